@@ -156,10 +156,10 @@ def evaluate(
     with a warning, unless it is named. A model that does not load gives failed results, which are
     not written to boards.
     """
-    for one in model if isinstance(model, list | tuple) else [model]:
-        _say_if_not_kept(one)
-    with _shown(progress) as shown:
-        return Results(bench.evaluate(model, tasks, progress=shown, **_words(options)))
+    for entry in model if isinstance(model, list | tuple) else [model]:
+        _say_if_not_kept(entry)
+    with _progress_bar(progress) as bar:
+        return Results(bench.evaluate(model, tasks, progress=bar, **_words(options)))
 
 
 def frame(results: Sequence[Result]) -> pd.DataFrame:
@@ -221,7 +221,7 @@ def features(
     if not isinstance(examples, str | Path) and texts is None:
         examples = of_images(examples, labels)
     _say_if_not_kept(model)
-    with _shown(progress) as shown:
+    with _progress_bar(progress) as bar:
         return extract_features(
             model,
             examples,
@@ -229,7 +229,7 @@ def features(
             split=split,
             column=column,
             layers=[layers] if isinstance(layers, str) else layers,
-            progress=shown,
+            progress=bar,
         )
 
 
@@ -244,8 +244,8 @@ def rdm(
     """Return the square matrix of distances between the classes of an `rsa` task, by name."""
     import pandas as pd  # noqa: PLC0415 - slow, and few ask for a frame
 
-    with _shown(progress) as shown:
-        matrix = extract_rdm(model, task, _options(options), progress=shown)
+    with _progress_bar(progress) as bar:
+        matrix = extract_rdm(model, task, _options(options), progress=bar)
     return pd.DataFrame(matrix.distances, index=matrix.names, columns=matrix.names)
 
 
@@ -349,12 +349,12 @@ def measure_similarity(
     fewer than 40 images.
     """
     vectors, examples = list[torch.Tensor](), None
-    for one in (model, companion):
-        with loaded(one, options) as (resolved, live, complete):
+    for subject in (model, companion):
+        with loaded(subject, options) as (resolved, live, complete):
             examples = examples or find_examples(resolved, source, split, "image", complete)
-            found = encode(resolved, live, examples, complete, progress=progress)
+            encoded = encode(resolved, live, examples, complete, progress=progress)
             _, firsts = np.unique(examples.column.examples().digests, return_index=True)
-            vectors.append(torch.from_numpy(found.vectors[np.sort(firsts)]))
+            vectors.append(torch.from_numpy(encoded.vectors[np.sort(firsts)]))
     x, y = vectors
     return scores_of(x, y, k, BLOCKS, 0)
 
@@ -416,13 +416,13 @@ def probe(
 
 def _probe(name: str) -> Callable[..., Outcome]:
     files = shipped_probes()
-    known = probe_names()
-    if name not in known:
-        raise unknown("probe", name, known)
+    names = probe_names()
+    if name not in names:
+        raise unknown("probe", name, names)
     module = import_module(f"vlbench.probes.{files[name].parent.name}.{files[name].stem}")
     function: Callable[..., Outcome] = getattr(module, name)
     if (*parameters(function),)[1:3] != PROBE_FILLED:
-        raise unknown("probe", name, known)
+        raise unknown("probe", name, names)
     return function
 
 
@@ -453,10 +453,10 @@ def item_viewer(
     """Return the viewer of items of a score, one item of each model per example, as HTML."""
     data = data_of(catalog, task, options)
     require_read(catalog, [task], options)
-    several, questions = cards_of(data, score.metric), questions_of(data)
+    by_item, questions = cards_of(data, score.metric), questions_of(data)
     cards = [
-        several.get(one.id) or Card(questions.get((one.id, one.shown), ""), [(one.shown, "")])
-        for one, *_ in examples
+        by_item.get(item.id) or Card(questions.get((item.id, item.shown), ""), [(item.shown, "")])
+        for item, *_ in examples
     ]
     places = places_of(task, data, [digest for card in cards for digest, _ in card.images])
     # One by one: thousands of large images do not fit in memory.
@@ -492,9 +492,9 @@ class Boards:
         """
         scores = self.frame()
         primary = scores[scores["is_primary"].fillna(value=False).astype(bool)]
-        named = primary["task"] + ": " + primary["data"]
-        several = primary.groupby("task")["data"].transform("nunique") > 1
-        primary = primary.assign(task=primary["task"].where(~several, named))
+        labels = primary["task"] + ": " + primary["data"]
+        is_split = primary.groupby("task")["data"].transform("nunique") > 1
+        primary = primary.assign(task=primary["task"].where(~is_split, labels))
         for _, row in primary[primary.duplicated(["model", "task"])].iterrows():
             why = "their parameters or regions differ; `frame` lists them all"
             raise UnknownNameError(f"{row['model']} has several rows on {row['task']}: {why}")
@@ -537,15 +537,15 @@ class Boards:
         (score,) = matching(rows[0].scores, {"metric": metric, "at": at})
         items, *theirs = (row_items(self.folder, row, metric, at) for row in rows)
         higher = not score.lower_is_better
-        wanted = worst(items, higher_is_better=higher) if wrong else items
-        examples: list[tuple[Item, ...]] = [(item,) for item in wanted]
+        selection = worst(items, higher_is_better=higher) if wrong else items
+        examples: list[tuple[Item, ...]] = [(item,) for item in selection]
         if against:
-            ids = {item.id for item in wanted}
+            ids = {item.id for item in selection}
             pairs = best_first(joined(rows[0], rows[1], items, theirs[0]), higher_is_better=higher)
             examples = [pair for pair in pairs if pair[0].id in ids]
         title = f"{' against '.join(names)} on {task}: {score_name(metric, at)}"
-        own = _options(options)
-        with bench.set_up(own, reach_hub=own.download) as (complete, _):
+        settings = _options(options)
+        with bench.set_up(settings, reach_hub=settings.download) as (complete, _):
             catalog = load_catalog(complete.include_path)
             return ItemViewer(item_viewer(title, names, examples, score, task, catalog, complete))
 
@@ -598,7 +598,7 @@ def _options(options: Mapping[str, Any]) -> Options:
     return Options.of(**_words(options))
 
 
-def _shown(progress: bool | Progress | None) -> Any:
+def _progress_bar(progress: bool | Progress | None) -> Any:
     """Return a context that shows progress."""
     if not isinstance(progress, bool) and progress is not None:
         if not callable(getattr(progress, "begin", None)):
@@ -627,7 +627,7 @@ def _data_names(results: Sequence[Result]) -> list[str]:
     rows: dict[str, list[Result]] = {}
     for result in results:
         rows.setdefault(result.task, []).append(result)
-    names = {task: data_names(own) for task, own in rows.items()}
+    names = {task: data_names(group) for task, group in rows.items()}
     return [names[result.task].get(result.comparable, "") for result in results]
 
 
@@ -637,12 +637,12 @@ def _cells(result: Result, data: str) -> list[str]:
     if score is None:
         return [*head, result.reason, "", "", notes]
     around = " to ".join(f"{end:.3f}" for end in score.ci95 or ())
-    shown = value(score, lambda number, _: f"{score.metric} {number:.3f}")
-    return [*head, shown, around, str(score.n), notes]
+    text = value(score, lambda number, _: f"{score.metric} {number:.3f}")
+    return [*head, text, around, str(score.n), notes]
 
 
 def _html(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(one)}</th>" for one in heads)
+    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
     body = "".join(
         f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
     )

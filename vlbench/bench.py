@@ -50,12 +50,12 @@ def set_up(options: Options, *, reach_hub: bool = True) -> Iterator[tuple[Option
 @contextmanager
 def _same_random_state() -> Iterator[None]:
     """Restore the global generators of Python, NumPy and torch's CPU when this context ends."""
-    own, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - libraries draw from it
+    of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - libraries draw from it
     try:
         with torch.random.fork_rng(devices=[]):
             yield
     finally:
-        random.setstate(own)
+        random.setstate(of_python)
         np.random.set_state(of_numpy)  # noqa: NPY002 - as above
 
 
@@ -80,7 +80,7 @@ def evaluate(
     """
     several = split_names(model) if isinstance(model, str) else model
     models = several if isinstance(several, list | tuple) else [several]
-    distinct = {one if isinstance(one, str) else id(one): one for one in models}
+    distinct = {entry if isinstance(entry, str) else id(entry): entry for entry in models}
     words = tasks.split(",") if isinstance(tasks, str) else list(tasks)
     with planned_run([*distinct.values()], words, Options.of(**options)) as (planned, processes):
         for problem in planned.broken:

@@ -345,8 +345,8 @@ def first_misfit(kind: str, scores: Tensor) -> tuple[int, str] | None:
     place = int((~fits).nonzero()[0])
     if not scores[place].isfinite():
         return place, "a score must be a finite number"
-    wanted = f"in [{low:g}, {high:g}]" if math.isfinite(low) else f"at most {high:g}"
-    return place, f"a {kind.replace('_', '-')} must be {wanted}, up to {ROUNDING}"
+    limits = f"in [{low:g}, {high:g}]" if math.isfinite(low) else f"at most {high:g}"
+    return place, f"a {kind.replace('_', '-')} must be {limits}, up to {ROUNDING}"
 
 
 def score_kind(model: Any) -> str:
@@ -355,8 +355,8 @@ def score_kind(model: Any) -> str:
     Scores of different kinds must not be averaged, nor scores of different models unless they are
     probabilities.
     """
-    own = getattr(model, "score_kind", "")
-    return str(own) if own else COSINE if isinstance(model, SharedSpace) else UNSTATED
+    kind = getattr(model, "score_kind", "")
+    return str(kind) if kind else COSINE if isinstance(model, SharedSpace) else UNSTATED
 
 
 def is_log_odds(kind: str) -> bool:
@@ -458,8 +458,8 @@ def offered(adapter: type, without: Sequence[str] = (), others: Sequence[type] =
 
     The known capabilities are those of this module and `others`, such as those of a user's source.
     """
-    known = [*capabilities_in(sys.modules[__name__]), *others]
-    return [one for one in known if has(adapter, one, without)]
+    capabilities = [*capabilities_in(sys.modules[__name__]), *others]
+    return [capability for capability in capabilities if has(adapter, capability, without)]
 
 
 def narrowed(adapter: type, without: Sequence[str]) -> type:
@@ -468,8 +468,8 @@ def narrowed(adapter: type, without: Sequence[str]) -> type:
     kept = {method for one in can if one.__name__ not in without for method in methods(one)}
     lost = {method for one in can if one.__name__ in without for method in methods(one)} - kept
     # A method set to None counts as missing, for Protocols as well.
-    own = {name: getattr(adapter, name) for name in ("__module__", "__qualname__", "__doc__")}
-    return type(adapter.__name__, (adapter,), own | dict.fromkeys(lost)) if lost else adapter
+    fields = {name: getattr(adapter, name) for name in ("__module__", "__qualname__", "__doc__")}
+    return type(adapter.__name__, (adapter,), fields | dict.fromkeys(lost)) if lost else adapter
 
 
 def count_truncated(model: Any, texts: Sequence[str]) -> dict[str, int]:

@@ -50,8 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             arguments = parser_of().parse_args(insert_config(arguments, words), once=False)
         arguments.typed = words
-        if told := which_boards(arguments, words):
-            print(f"vlbench: {told}", file=sys.stderr)
+        if notice := which_boards(arguments, words):
+            print(f"vlbench: {notice}", file=sys.stderr)
         with news(), exits_as_errors():
             code = _print(arguments.answer(arguments))
         sys.stdout.flush()
@@ -84,11 +84,11 @@ def _print(answer: Answer) -> int:
     from vlbench.report.texts import fitted
 
     console = open_console()
-    for shown in answer.shown:
-        if isinstance(shown, str):
-            _print_text(shown)
+    for part in answer.shown:
+        if isinstance(part, str):
+            _print_text(part)
         else:
-            console.print(fitted(shown, console.width))
+            console.print(fitted(part, console.width))
     for problem in answer.problems:
         _print_text(problem, sys.stderr)
     return answer.code

@@ -88,9 +88,9 @@ class PackageAbsent(DataAbsent):
 class TooFewRows(VlbenchError):  # noqa: N818 - reads as the reason in a row
     """A split has fewer rows than the task needs: at least `rows`, if that is known."""
 
-    def __init__(self, found: str, rows: int | None = None) -> None:
+    def __init__(self, message: str, rows: int | None = None) -> None:
         super().__init__(
-            found if rows is None else f"{found}; a split needs {counted(rows, 'row')} or more"
+            message if rows is None else f"{message}; a split needs {counted(rows, 'row')} or more"
         )
 
 
@@ -146,9 +146,9 @@ def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> No
 
 def listed(names: Iterable[str]) -> str:
     """Return sorted names for a message, at most MOST_NAMES of them."""
-    known = sorted(names)
-    more = f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else ""
-    return (", ".join(known[:MOST_NAMES]) or "none") + more
+    words = sorted(names)
+    more = f" and {len(words) - MOST_NAMES} more" if len(words) > MOST_NAMES else ""
+    return (", ".join(words[:MOST_NAMES]) or "none") + more
 
 
 def printed(text: str) -> str:
@@ -208,10 +208,10 @@ def ending(error: BaseException) -> Exited:
 def place_of(error: BaseException) -> str:
     """Return the file and line of an error, `adapter.py:12`; empty if it was not raised."""
     raised = list(_frames(error))
-    own = [place for place in raised if _is_own(place[0])]
+    places = [place for place in raised if _is_own(place[0])]
     if not raised:
         return ""
-    frame, line = (own or raised)[-1]
+    frame, line = (places or raised)[-1]
     return f"{PurePath(frame.f_code.co_filename).name}:{line}"
 
 

@@ -313,15 +313,15 @@ class Result:
     def marks(self) -> list[str]:
         """The marks beside the model's name: recorded, how it was prompted, and own parameters."""
         how = str(self.provenance.get("asked_by", ""))
-        said = ["recorded"] if self.is_recorded else []
-        said += [f"{key}={json.dumps(value)}" for key, value in self.task_params.items()]
-        return said + ([f"by {how}" if how != "words" else "in words"] if how in ASKED else [])
+        marks = ["recorded"] if self.is_recorded else []
+        marks += [f"{key}={json.dumps(value)}" for key, value in self.task_params.items()]
+        return marks + ([f"by {how}" if how != "words" else "in words"] if how in ASKED else [])
 
     @property
     def task_params(self) -> Mapping[str, Any]:
         """The parameters that the run set instead of the values in the task's file."""
-        given = self.provenance.get("task_params")
-        return given if isinstance(given, dict) else {}
+        params = self.provenance.get("task_params")
+        return params if isinstance(params, dict) else {}
 
     @property
     def is_recorded(self) -> bool:
@@ -331,8 +331,8 @@ class Result:
     @property
     def label(self) -> str:
         """The model's name, whether it is a control, and its marks."""
-        said = [*(["control"] if self.is_control else []), *self.marks]
-        return f"{self.model} ({', '.join(said)})" if said else self.model
+        marks = [*(["control"] if self.is_control else []), *self.marks]
+        return f"{self.model} ({', '.join(marks)})" if marks else self.model
 
     @property
     def is_mostly_tied(self) -> bool:
@@ -355,10 +355,10 @@ def require_primary(outcome: Outcome, primary: Mapping[str, Any], where: str) ->
     """Raise SpecError unless a task's primary matches exactly one of the scores."""
     matches = matching(outcome.scores, primary)
     if len(matches) != 1:
-        given = listed({f"{s.metric} at {dict(s.at)}" for s in outcome.scores})
+        scores = listed({f"{s.metric} at {dict(s.at)}" for s in outcome.scores})
         near = get_close_matches(primary["metric"], {s.metric for s in outcome.scores}, 1)
         hint = f"; did you mean {near[0]}?" if near and not matches else ""
-        problem = f"must match exactly one score, but matches {len(matches)} of: {given}{hint}"
+        problem = f"must match exactly one score, but matches {len(matches)} of: {scores}{hint}"
         raise SpecError(f"{where}: primary {dict(primary)} {problem}")
 
 
@@ -370,8 +370,8 @@ VOID = {"collapsed_runs": "its captioner collapsed to few sentences"}
 def counts_of(outcome: Outcome, primary: Mapping[str, Any], missing: int) -> dict[str, int]:
     """Return a row's counts: `expected` is `n` plus missing official rows and unanswered items."""
     n = matching(outcome.scores, primary)[0].n
-    known = {"n": n, "ties": 0, "truncated_texts": 0, "clusters": n, **outcome.counts}
-    return {"expected": known["n"] + missing + known.get("unanswered", 0)} | known
+    counts = {"n": n, "ties": 0, "truncated_texts": 0, "clusters": n, **outcome.counts}
+    return {"expected": counts["n"] + missing + counts.get("unanswered", 0)} | counts
 
 
 def artifact_bytes(artifact: Any) -> tuple[str, bytes]:
@@ -420,8 +420,8 @@ def _require_types(values: Sequence[Any], *kinds: type) -> None:
         return
     for value in values:
         if type(value) not in kinds:
-            wanted = " or ".join(kind.__name__ for kind in kinds)
-            raise TypeError(f"{value!r} is of type {type(value).__name__}; give {wanted}")
+            names = " or ".join(kind.__name__ for kind in kinds)
+            raise TypeError(f"{value!r} is of type {type(value).__name__}; give {names}")
 
 
 def _require_texts(values: Sequence[Any]) -> None:

@@ -112,10 +112,10 @@ def blamed_on(where: Callable[..., str], *key: str) -> Iterator[None]:
 def misfit(wanted: str, value: Any, *key: str | int) -> Misfit:
     """Return the error for a value that is not `wanted`."""
     if isinstance(value, dict | list):
-        shown = WORDS[type(value)][0]
+        text = WORDS[type(value)][0]
     else:
-        shown = json.dumps(value) if type(value) in JSON else repr(value)
-    return Misfit(Problem(key, f"must be {wanted}, not {shown:.60}"))
+        text = json.dumps(value) if type(value) in JSON else repr(value)
+    return Misfit(Problem(key, f"must be {wanted}, not {text:.60}"))
 
 
 def spelled(key: Key) -> str:
@@ -139,7 +139,7 @@ def plain(value: Any) -> Any:
     """
     value = value.tolist() if hasattr(type(value), "tolist") else value
     if type(value) in {list, tuple, range}:
-        return [plain(one) for one in value]
+        return [plain(part) for part in value]
     if isinstance(value, Mapping):
         return {key: plain(part) for key, part in value.items()}
     return value
@@ -153,8 +153,8 @@ def reads(function: Called) -> Called:
     """
 
     @wraps(function)
-    def read_and_call(*given: Any, **named: Any) -> Any:
-        bound = inspect.signature(function).bind(*given, **named).arguments
+    def read_and_call(*values: Any, **keywords: Any) -> Any:
+        bound = inspect.signature(function).bind(*values, **keywords).arguments
         for name, kind in _plain_kinds(function).items():
             if name in bound:
                 try:
@@ -162,7 +162,7 @@ def reads(function: Called) -> Called:
                 except Misfit as error:
                     raise SpecError(f"{function.__name__}: {error.below(name)}") from None
         try:
-            return function(*given, **named)
+            return function(*values, **keywords)
         except (OSError, ValueError) as error:
             raise DataError(f"{function.__name__}: {error!s:.200}") from error
 
@@ -172,8 +172,8 @@ def reads(function: Called) -> Called:
 @cache
 def _plain_kinds(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the types of a function's arguments that consist of plain types."""
-    named = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
-    holder: Any = SimpleNamespace(__annotations__=named)  # what it returns need not be imported
+    arguments = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
+    holder: Any = SimpleNamespace(__annotations__=arguments)  # what it returns need not be imported
     kinds = typing.get_type_hints(holder, function.__globals__, include_extras=True)
     return {name: kind for name, kind in kinds.items() if _is_plain(kind)}
 
@@ -190,7 +190,7 @@ def is_unicode(text: str) -> bool:
 
 def read_arguments(
     function: Callable[..., Any],
-    given: Mapping[Any, Any],
+    values: Mapping[Any, Any],
     filled: Iterable[str] = (),
     required: Iterable[str] = (),
 ) -> dict[str, Any]:
@@ -199,25 +199,25 @@ def read_arguments(
     `filled` are arguments that come from elsewhere; `required` arguments may not have their
     defaults. Raises Misfit with every unknown and missing key and every value of another type.
     """
-    return _fields(function, frozenset(filled), frozenset(required))(given)
+    return _fields(function, frozenset(filled), frozenset(required))(values)
 
 
 @cache
 def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     """Return the parameters that can be given by name; `**options: Unpack[...]` adds its keys."""
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    forms = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     try:
-        known = inspect.signature(function).parameters
+        signature = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
         raise SpecError(f"{function!r} has no signature to check: {error}") from error
-    found = {name: p for name, p in known.items() if p.kind in named}
+    keywords = {name: p for name, p in signature.items() if p.kind in forms}
     # Unpack may be a string, or a type that Python shows as `*SomeTypedDict`.
-    shown = {name: str(p.annotation) for name, p in known.items() if p.kind is p.VAR_KEYWORD}
-    for packed in [name for name, one in shown.items() if "Unpack[" in one or one[0] == "*"]:
+    packs = {name: str(p.annotation) for name, p in signature.items() if p.kind is p.VAR_KEYWORD}
+    for packed in [name for name, text in packs.items() if "Unpack[" in text or text[0] == "*"]:
         (kind,) = typing.get_args(typing.get_type_hints(function)[packed])
-        optional = partial(inspect.Parameter, kind=named[1], default=None)
-        found |= {name: optional(name, annotation=one) for name, one in hints(kind).items()}
-    return found
+        optional = partial(inspect.Parameter, kind=forms[1], default=None)
+        keywords |= {name: optional(name, annotation=hint) for name, hint in hints(kind).items()}
+    return keywords
 
 
 @cache
@@ -238,8 +238,8 @@ def hints(function: Callable[..., Any], *, extras: bool = False) -> Mapping[str,
         ) from error
     if typing.is_typeddict(function):
         return annotations
-    known = parameters(function)
-    unpacked = {name: p.annotation for name, p in known.items() if name not in annotations}
+    signature = parameters(function)
+    unpacked = {name: p.annotation for name, p in signature.items() if name not in annotations}
     kinds = {
         name: Any if kind is inspect.Parameter.empty else kind for name, kind in unpacked.items()
     }
@@ -273,7 +273,7 @@ def _parts(value: Any) -> Mapping[Any, Any] | None:
     if isinstance(value, Mapping):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, list | tuple):
         return dict(zip(getattr(value, "_fields", range(len(value))), value, strict=True))
     return None
@@ -300,20 +300,20 @@ def words(kind: Any) -> str:
     if allowed := limits(kind):
         return f"{words(bare(kind))} of at least {allowed.start}"
     kind = bare(kind)
-    own, inside = _plain_type(kind), typing.get_args(kind)
+    base, inside = _plain_type(kind), typing.get_args(kind)
     if len(alternatives(kind)) > 1:
-        options = [one for one in inside if one is not int or float not in inside]
+        options = [option for option in inside if option is not int or float not in inside]
         return " or ".join(dict.fromkeys(map(words, options)))
-    if own is typing.Literal:
+    if base is typing.Literal:
         return " or ".join(map(repr, inside))
     if is_record(kind):
         return f"a mapping of {', '.join(hints(kind)) or 'nothing'}"
-    if own is list and inside:
-        parts = [_plain_type(one) for one in alternatives(inside[0]) if one is not int] or [int]
-        several = WORDS[parts[0]][1] if len(parts) == 1 and parts[0] in WORDS else "values"
+    if base is list and inside:
+        parts = [_plain_type(part) for part in alternatives(inside[0]) if part is not int] or [int]
+        plural = WORDS[parts[0]][1] if len(parts) == 1 and parts[0] in WORDS else "values"
         count = f"{len(inside)} " if typing.get_origin(kind) is tuple else ""
-        return f"a list of {count}{several}"
-    return WORDS[own][0] if own in WORDS else getattr(kind, "__name__", str(kind))
+        return f"a list of {count}{plural}"
+    return WORDS[base][0] if base in WORDS else getattr(kind, "__name__", str(kind))
 
 
 def _plain_type(kind: Any) -> Any:
@@ -333,7 +333,7 @@ def bare(kind: Any) -> Any:
 def limits(kind: Any) -> range | None:
     """Return the whole numbers that `Annotated` allows; None if it sets no limits."""
     added = getattr(kind, "__metadata__", ())
-    return next((one for one in added if isinstance(one, range)), None)
+    return next((limit for limit in added if isinstance(limit, range)), None)
 
 
 ORIGINS: Mapping[Any, type] = {Sequence: list, tuple: list, Mapping: dict}
@@ -346,22 +346,22 @@ def _reader(kind: Any) -> Reader:
 
 
 def _bare_reader(kind: Any) -> Reader:
-    own, inside, wanted = _plain_type(kind), typing.get_args(kind), words(kind)
+    base, inside, wanted = _plain_type(kind), typing.get_args(kind), words(kind)
     if len(alternatives(kind)) > 1:
-        options = [(_plain_type(one), _reader(one)) for one in inside]
-        by_type = {own: [read for one, read in options if one is own] for own, _ in options}
+        options = [(_plain_type(option), _reader(option)) for option in inside]
+        by_type = {part: [read for other, read in options if other is part] for part, _ in options}
         return partial(_read_union, wanted, by_type, [read for _, read in options])
-    if own is typing.Literal:
+    if base is typing.Literal:
         return partial(_read_literal, wanted, inside)
     if is_record(kind):
         return partial(_read_record, wanted, kind)
-    if own is list:
-        several = typing.get_origin(kind) is tuple
-        read_parts = _read_tuple if several else _read_list
+    if base is list:
+        is_tuple = typing.get_origin(kind) is tuple
+        read_parts = _read_tuple if is_tuple else _read_list
         return partial(read_parts, wanted, *map(_reader, inside or (Any,)))
-    if own is dict:
+    if base is dict:
         return partial(_read_mapping, wanted, *map(_reader, inside or (Any, Any)))
-    return _read_any if kind is Any else partial(_read_plain, own, MADE_FROM.get(own, {own}))
+    return _read_any if kind is Any else partial(_read_plain, base, MADE_FROM.get(base, {base}))
 
 
 @cache
@@ -373,19 +373,19 @@ def _fields(
     if typing.is_typeddict(function):
         names, required = [*annotations], function.__required_keys__ | required
     else:
-        wanted = {n: p for n, p in parameters(function).items() if n not in filled}
-        required |= {name for name, p in wanted.items() if p.default is p.empty}
-        names = [*wanted]
+        unfilled = {n: p for n, p in parameters(function).items() if n not in filled}
+        required |= {name for name, p in unfilled.items() if p.default is p.empty}
+        names = [*unfilled]
     readers = {name: _reader(annotations[name]) for name in names}
-    known = readers.keys()
+    keys = readers.keys()
 
-    def read_fields(given: Mapping[Any, Any]) -> dict[str, Any]:
+    def read_fields(entries: Mapping[Any, Any]) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        problems, meant = ([], set()) if given.keys() <= known else _unknown(given, readers)
+        problems, meant = ([], set()) if entries.keys() <= keys else _unknown(entries, readers)
         for name, read_value in readers.items():
-            if name in given:
+            if name in entries:
                 try:
-                    values[name] = read_value(given[name])
+                    values[name] = read_value(entries[name])
                 except Misfit as error:
                     problems += error.below(name).problems
             elif name in required and name not in meant:
@@ -397,15 +397,15 @@ def _fields(
     return read_fields
 
 
-def _unknown(given: Iterable[Any], known: Iterable[str]) -> tuple[list[Problem], set[str]]:
+def _unknown(keys: Iterable[Any], allowed: Iterable[str]) -> tuple[list[Problem], set[str]]:
     """Return each unknown key, and the keys probably meant, which are not reported as missing."""
-    names, problems, meant = list(known), [], set()
-    for name in given:
+    names, problems, meant = list(allowed), [], set()
+    for name in keys:
         if name not in names:
             near = get_close_matches(str(name), names, n=1)
             meant |= {*near}
-            there = ", ".join(names) or "none"
-            hint = f"did you mean '{near[0]}'?" if near else f"there are {there}"
+            choices = ", ".join(names) or "none"
+            hint = f"did you mean '{near[0]}'?" if near else f"there are {choices}"
             problems.append(Problem((str(name),), f"is unknown; {hint}"))
     return problems, meant
 
@@ -477,8 +477,8 @@ def _read_tuple(wanted: str, *readers_and_value: Any) -> tuple[Any, ...]:
     return tuple(_read_list(wanted, lambda pair: pair[0](pair[1]), pairs))
 
 
-def _read_literal(wanted: str, known: Sequence[Any], value: Any) -> Any:
-    if any(value == one and type(value) is type(one) for one in known):
+def _read_literal(wanted: str, options: Sequence[Any], value: Any) -> Any:
+    if any(value == option and type(value) is type(option) for option in options):
         return value
     raise misfit(wanted, value)
 
@@ -490,26 +490,26 @@ def _read_limited(wanted: str, read_bare: Reader, allowed: range, value: Any) ->
 
 
 def _read_plain(kind: Any, accepted: Container[Any], value: Any) -> Any:
-    own = type(value)
-    if own in accepted:
-        if own is str:
+    base = type(value)
+    if base in accepted:
+        if base is str:
             sound = is_unicode(value)
         else:
-            most = {float: sys.float_info.max, int: LARGEST}.get(own)
+            most = {float: sys.float_info.max, int: LARGEST}.get(base)
             sound = most is None or abs(value) <= most
         if sound or kind is Path:
-            return value if own is kind else kind(value)
+            return value if base is kind else kind(value)
     raise misfit(words(kind), value)
 
 
 def _read_any(value: Any, depth: int = 0) -> Any:
     """Return any value; lists and mappings are copied."""
-    own = type(value)
-    if own is not list and own is not dict:
-        return _read_plain(own, (own,), value)
+    base = type(value)
+    if base is not list and base is not dict:
+        return _read_plain(base, (base,), value)
     if depth == DEEPEST:
         raise misfit("something less deeply nested", value)
     read_part = partial(_read_any, depth=depth + 1)
-    if own is list:
+    if base is list:
         return _read_list("", read_part, value)
     return _read_mapping("", read_part, read_part, value)

@@ -56,9 +56,9 @@ def read_items(output: Path, row: Result) -> pa.Table:
     table, _ = _table(output, row, ITEMS, ITEM_COLUMNS, most=_most_items(row))
     file = row.artifacts[ITEMS]["file"]
     optional = [field for field in (STATISTICS, IMAGE) if field.name in table.column_names]
-    wanted = [*SCHEMA, *optional]
+    fields = [*SCHEMA, *optional]
     try:
-        items = table.select([field.name for field in wanted]).cast(pa.schema(wanted))
+        items = table.select([field.name for field in fields]).cast(pa.schema(fields))
     except (pa.ArrowException, ValueError) as error:
         raise DataError(f"{file} is not a table of items: {error}; {AGAIN}") from error
     credit = items["credit"]

@@ -154,8 +154,8 @@ def write_result(
         board = read_board(file)
         if board and _says(board, result):
             return result
-        taken = _taken(output, board, result)
-        saved = save_artifacts(output, result.task, result.model, artifacts or {}, taken)
+        kept = _kept_files(output, board, result)
+        saved = save_artifacts(output, result.task, result.model, artifacts or {}, kept)
         result = replace(result, artifacts={**result.artifacts, **saved})
         head = {key: getattr(result, key) for key in ("task", "version", "paper", "primary")}
         new = Board(**head, results=[result])
@@ -226,11 +226,11 @@ def _result(row: Any, head: Mapping[str, Any], key: Key) -> Result:
             raise misfit("ok, skipped or failed", result.status, "status")
         for name, artifact in result.artifacts.items():
             if not all(map(files.is_file_name, artifact["file"].split("/"))):
-                wanted = "a path below the board's folder"
-                raise misfit(wanted, artifact["file"], "artifacts", name, "file")
+                kind = "a path below the board's folder"
+                raise misfit(kind, artifact["file"], "artifacts", name, "file")
         for name in ("weights", "adapter", "title"):
-            if not isinstance(said := result.provenance.get(name, ""), str):
-                raise misfit("a text", said, "provenance", name)
+            if not isinstance(text := result.provenance.get(name, ""), str):
+                raise misfit("a text", text, "provenance", name)
     except Misfit as error:
         raise error.below(*key) from None
     return result
@@ -238,20 +238,20 @@ def _result(row: Any, head: Mapping[str, Any], key: Key) -> Result:
 
 def _says(board: Board, result: Result) -> bool:
     """Return whether a failed or skipped result would leave a board unchanged."""
-    heads = [(one.task, one.version, one.paper, one.primary) for one in (board, result)]
+    heads = [(head.task, head.version, head.paper, head.primary) for head in (board, result)]
     if result.status == "ok" or heads[0] != heads[1]:
         return False
-    mine = [row for row in board.results if row.model == result.model]
-    wanted = [row for row in mine if row.status == "ok"] or [result]
-    return [json.dumps(row.row()) for row in mine] == [json.dumps(row.row()) for row in wanted]
+    rows = [row for row in board.results if row.model == result.model]
+    left = [row for row in rows if row.status == "ok"] or [result]
+    return [json.dumps(row.row()) for row in rows] == [json.dumps(row.row()) for row in left]
 
 
-def _taken(output: Path, board: Board | None, new: Result) -> set[str]:
+def _kept_files(output: Path, board: Board | None, new: Result) -> set[str]:
     """Return the files of the rows that a new row does not replace, including archived rows."""
     boards = [board, *map(read_board, output.glob(f"archive/{escape(new.task)}.v*.json"))]
-    rows = [(one.version, row) for one in boards if one for row in one.results]
-    own = (new.version, _identity(new))
-    stay = [row for version, row in rows if (version, _identity(row)) != own]
+    rows = [(other.version, row) for other in boards if other for row in other.results]
+    key = (new.version, _identity(new))
+    stay = [row for version, row in rows if (version, _identity(row)) != key]
     return {artifact["file"] for row in stay for artifact in row.artifacts.values()}
 
 
@@ -262,9 +262,9 @@ def _identity(row: Result) -> tuple[str, str]:
 def _merged(rows: Sequence[Result], new: Result) -> list[Result]:
     """Return the rows with the new row added or replacing another row, sorted by identity."""
     others = [row for row in rows if row.model != new.model]
-    mine = [row for row in rows if row.model == new.model and row.status == "ok"]
-    other_sets = [row for row in mine if _identity(row) != _identity(new)]
-    keep = [*other_sets, new] if new.status == "ok" else mine or [new]
+    results = [row for row in rows if row.model == new.model and row.status == "ok"]
+    other_sets = [row for row in results if _identity(row) != _identity(new)]
+    keep = [*other_sets, new] if new.status == "ok" else results or [new]
     return sorted([*others, *keep], key=_identity)
 
 

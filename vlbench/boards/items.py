@@ -75,15 +75,15 @@ def worst_items(models: Sequence[Answered], *, lower: bool) -> list[WrongItem]:
     everywhere = [
         range(len(shared)) if one.placed.ids == shared else _places(one, shared) for one in models
     ]
-    credit = np.mean([one.credit[at] for one, at in zip(models, everywhere, strict=True)], 0)
+    credit = np.mean([model.credit[at] for model, at in zip(models, everywhere, strict=True)], 0)
     cost, full = (-credit, 0.0) if lower else (credit, 1.0)
     order = np.argsort(cost, kind="stable")[:MOST]
     wrong = [int(i) for i in order if cost[i] < full]
     return [_wrong_item(models, [at[i] for at in everywhere], float(credit[i])) for i in wrong]
 
 
-def _places(one: Answered, names: Sequence[str]) -> list[int]:
-    places = {name: i for i, name in enumerate(one.placed.ids)}
+def _places(model: Answered, names: Sequence[str]) -> list[int]:
+    places = {name: i for i, name in enumerate(model.placed.ids)}
     return [places[name] for name in names]
 
 
@@ -91,10 +91,10 @@ def _wrong_item(models: Sequence[Answered], places: Sequence[int], credit: float
     """Return an item with what models predicted; `places` has its index in each model's items."""
     predictions: Counter[str] = Counter()
     targets = []
-    for one, place in zip(models, places, strict=True):
-        codes = one.codes[one.placed.places == place]
-        predictions.update(one.texts[int(code)].as_py() for code in codes if code >= 0)
-        targets.append(one.placed.targets[place])
+    for model, place in zip(models, places, strict=True):
+        codes = model.codes[model.placed.places == place]
+        predictions.update(model.texts[int(code)].as_py() for code in codes if code >= 0)
+        targets.append(model.placed.targets[place])
     most = sorted(predictions.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_PREDICTIONS]
     name, target = models[0].placed.ids[places[0]], next(filter(None, targets), "")
     return WrongItem(name, credit, len(models), target, dict(most))
@@ -166,8 +166,8 @@ def row_items(output: Path, row: Result, metric: str, at: Mapping[str, Any]) -> 
     Raises as `score_items` and `read_items` do.
     """
     items = score_items(read_items(output, row), metric, at)
-    said = replies_of(output, row)
-    return [item._replace(replies=said.get(item.id, ())) for item in items]
+    replies = replies_of(output, row)
+    return [item._replace(replies=replies.get(item.id, ())) for item in items]
 
 
 def replies_of(output: Path, row: Result) -> dict[str, list[Said]]:
@@ -175,17 +175,17 @@ def replies_of(output: Path, row: Result) -> dict[str, list[Said]]:
 
     Raises DataError for a table that `reply_table` did not make.
     """
-    said: dict[str, list[Said]] = {}
+    replies: dict[str, list[Said]] = {}
     is_kept = ANSWERS in row.artifacts
     for line in read_table(output, row, ANSWERS, REPLY_COLUMNS) if is_kept else ():
         try:
-            shown = [str(line["options"][int(place)]) for place in line["order"].split()]
+            options = [str(line["options"][int(place)]) for place in line["order"].split()]
         except (AttributeError, IndexError, TypeError, ValueError) as error:
             file = row.artifacts[ANSWERS]["file"]
             raise DataError(f"{file} is not a table of replies: {error}") from error
-        reply = Said(str(line["reply"]), str(line["unread"]), shown)
-        said.setdefault(str(line["id"]), []).append(reply)
-    return said
+        reply = Said(str(line["reply"]), str(line["unread"]), options)
+        replies.setdefault(str(line["id"]), []).append(reply)
+    return replies
 
 
 def score_items(table: pa.Table, metric: str, at: Mapping[str, Any]) -> list[Item]:
@@ -193,20 +193,20 @@ def score_items(table: pa.Table, metric: str, at: Mapping[str, Any]) -> list[Ite
 
     Raises UnknownNameError, which lists the scores that have items, if this score has none.
     """
-    wanted = pc.and_(pc.equal(table["metric"], metric), pc.equal(table["at"], at_text(at)))
+    mask = pc.and_(pc.equal(table["metric"], metric), pc.equal(table["at"], at_text(at)))
     rows: dict[str, list[dict[str, Any]]] = {}
-    for row in table.filter(wanted).to_pylist():
+    for row in table.filter(mask).to_pylist():
         rows.setdefault(row["id"], []).append(row)
     if not rows:
-        known = sorted(f"{metric} at {at}" for metric, at in scores_with_items(table))
-        raise UnknownNameError(f"no items of {metric} at {at_text(at)}; there are {known}")
+        scores = sorted(f"{metric} at {at}" for metric, at in scores_with_items(table))
+        raise UnknownNameError(f"no items of {metric} at {at_text(at)}; there are {scores}")
     return [_item(same) for same in rows.values()]
 
 
 def scores_with_items(table: pa.Table) -> set[tuple[str, str]]:
     """Return the metric and the conditions of each score in a table of items."""
-    there = table.select(["metric", "at"]).group_by(["metric", "at"]).aggregate([])
-    return {(row["metric"], row["at"]) for row in there.to_pylist()}
+    pairs = table.select(["metric", "at"]).group_by(["metric", "at"]).aggregate([])
+    return {(row["metric"], row["at"]) for row in pairs.to_pylist()}
 
 
 def worst(items: Sequence[Item], *, higher_is_better: bool = True) -> list[Item]:

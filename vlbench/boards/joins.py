@@ -117,10 +117,10 @@ def _cluster_numbers(clusters: tuple[str | None, ...]) -> NDArray[np.intp]:
 
     Cached, since the leader of a board has the same clusters against every model.
     """
-    own = [f"item {i}" if c is None else f"cluster {c}" for i, c in enumerate(clusters)]
+    labels = [f"item {i}" if c is None else f"cluster {c}" for i, c in enumerate(clusters)]
     both = [c.split(BOTH) for c in clusters if c and c.count(BOTH) == 1]
-    named = both if len(both) == len(own) else own
-    numbers: NDArray[np.intp] = np.unique(named, return_inverse=True)[1].reshape(np.shape(named))
+    names = both if len(both) == len(labels) else labels
+    numbers: NDArray[np.intp] = np.unique(names, return_inverse=True)[1].reshape(np.shape(names))
     return numbers
 
 
@@ -128,13 +128,13 @@ def _of_score(table: pa.Table, score: Score) -> pa.Table:
     """Return the items of a score; most tables contain only one score."""
     for name, text in (("metric", score.metric), ("at", at_text(score.at))):
         column = table[name].combine_chunks()
-        known = column.dictionary.to_pylist()
-        if text not in known:
+        values = column.dictionary.to_pylist()
+        if text not in values:
             return table.slice(0, 0)
-        if column.null_count or len(known) > 1:
+        if column.null_count or len(values) > 1:
             # Compared with a value of the column: any other value imports pandas, which takes 0.4
             # s.
-            table = table.filter(pc.equal(column, column.dictionary[known.index(text)]))
+            table = table.filter(pc.equal(column, column.dictionary[values.index(text)]))
     return table
 
 
@@ -154,8 +154,8 @@ def _place_rows(table: pa.Table, model: str) -> Placed:
     column = table["trial"].combine_chunks()
     trials = np.zeros(len(column), np.intp)
     if column.null_count < len(column):
-        known = column.fill_null(-1) if column.null_count else column
-        trials = np.unique(_numbers(known), return_inverse=True)[1]
+        numbers = column.fill_null(-1) if column.null_count else column
+        trials = np.unique(_numbers(numbers), return_inverse=True)[1]
     if np.bincount(trials * len(names) + places).max() > 1:
         raise DataError(f"{model} lists an item twice")
     first = np.unique(places, return_index=True)[1]
@@ -169,10 +169,10 @@ def _place_rows(table: pa.Table, model: str) -> Placed:
 
 
 def _require_joined(a: Items, b: Items) -> None:
-    for one, other in ((a, b), (b, a)) if a.ids != b.ids else ():
-        lone = sorted(set(one.ids) - set(other.ids))
+    for left, right in ((a, b), (b, a)) if a.ids != b.ids else ():
+        lone = sorted(set(left.ids) - set(right.ids))
         if lone:
-            raise DataError(f"{one.model} has the item {lone[0]!r}, but {other.model} does not")
+            raise DataError(f"{left.model} has the item {lone[0]!r}, but {right.model} does not")
     parts: list[tuple[str, Sequence[Any], Sequence[Any]]] = [
         ("content", a.placed.digests, b.placed.digests),
         ("target", a.placed.targets, b.placed.targets),
@@ -196,8 +196,8 @@ def _corpus(table: pa.Table, score: Score) -> CorpusScore | None:
     if table[STATISTICS.name].null_count == table.num_rows:
         return None
     if score.metric not in CORPORA:
-        known = ", ".join(CORPORA)
-        raise DataError(f"no corpus score is called {score.metric}; there are {known}")
+        names = ", ".join(CORPORA)
+        raise DataError(f"no corpus score is called {score.metric}; there are {names}")
     return CORPORA[score.metric]
 
 

@@ -74,10 +74,10 @@ def union(sources: Sequence[Source]) -> Union:
     newest = dict(sorted(groups))
     boards, conflicts, notes = {}, list[str](), list[str]()
     for (task, version), group in sorted(groups.items()):
-        board, contradictions, told = _join_boards(sorted(group, key=lambda source: source.file))
+        board, contradictions, remarks = _join_boards(sorted(group, key=lambda source: source.file))
         boards[board_name(board, archived=version < newest[task])] = board
         conflicts += contradictions
-        notes += told
+        notes += remarks
     return Union(boards, conflicts, notes)
 
 
@@ -89,7 +89,7 @@ def keepers_of(boards: Iterable[Board]) -> dict[str, list[Keeper]]:
         for row in board.results
         for name in row.artifacts
     ]
-    return grouped(keepers, lambda one: one.row.artifacts[one.name]["file"])
+    return grouped(keepers, lambda keeper: keeper.row.artifacts[keeper.name]["file"])
 
 
 def newest_keepers(boards: Iterable[Board]) -> tuple[dict[str, Keeper], list[str]]:
@@ -101,17 +101,17 @@ def newest_keepers(boards: Iterable[Board]) -> tuple[dict[str, Keeper], list[str
     disputed = [
         f"{new.row.task} (version {new.version}): two rows of '{new.row.model}' have different "
         f"files at {file}; {WAY_OUT}"
-        for file, own in keepers.items()
-        for old, new in pairwise(own)
+        for file, group in keepers.items()
+        for old, new in pairwise(group)
         if old.version == new.version and old.sha256 != new.sha256
     ]
-    return {file: own[-1] for file, own in keepers.items()}, disputed
+    return {file: group[-1] for file, group in keepers.items()}, disputed
 
 
 def computed(row: Result) -> dict[str, Any]:
     """Return what must be equal in two rows of the same identity."""
-    known = {k: v for k, v in row.provenance.items() if k not in OF_THE_INSTALLATION}
-    return {k: v for k, v in vars(row).items() if k != "run"} | {"provenance": known}
+    provenance = {k: v for k, v in row.provenance.items() if k not in OF_THE_INSTALLATION}
+    return {k: v for k, v in vars(row).items() if k != "run"} | {"provenance": provenance}
 
 
 def board_name(board: Board, *, archived: bool) -> str:
@@ -126,16 +126,16 @@ def _join_boards(group: Sequence[Source]) -> tuple[Board, list[str], list[str]]:
     conflicts = _contradictions(f"{board.task} (version {board.version})", heads, RAISE)
     results, notes = [], list[str]()
     rows = [(source.file, row) for source in group for row in source.board.results]
-    for model, mine in sorted(grouped(rows, lambda pair: pair[1].model).items()):
-        ok = [pair for pair in mine if pair[1].status == "ok"]
+    for model, pairs in sorted(grouped(rows, lambda pair: pair[1].model).items()):
+        ok = [pair for pair in pairs if pair[1].status == "ok"]
         scored = grouped(ok, lambda pair: pair[1].comparable)
         for _, same in sorted(scored.items()):
-            if told := _described_runs(model, same):
-                notes.append(told)
+            if note := _described_runs(model, same):
+                notes.append(note)
                 continue
             facts = [(file, computed(row)) for file, row in same]
             conflicts += _contradictions(f"'{model}'", facts, WAY_OUT)
-        results += [_first(same) for _, same in sorted(scored.items())] or [_first(mine)]
+        results += [_first(same) for _, same in sorted(scored.items())] or [_first(pairs)]
     return replace(board, results=results), conflicts, notes
 
 
@@ -205,16 +205,16 @@ def merge(folders: Sequence[Path], output: Path) -> Merged:
     written with its row. If the process is killed, no file is half-written and no row is lost:
     repeating the merge completes it. Raises SpecError, UnknownNameError and OutputError.
     """
-    given = read_folders(folders)
-    if not output.exists() and (problems := join(given)[2]):
+    sources = read_folders(folders)
+    if not output.exists() and (problems := join(sources)[2]):
         return Merged({}, problems)  # the folder is not created
     with files.locked(output, "boards"):
         standing = read_folder(output)
-        whole, providers, problems = join([*given, *standing])
+        whole, providers, problems = join([*sources, *standing])
         if problems:
             return Merged({}, problems)
         _sweep(output)
-        for (file, sha256), keeper in _wanted(whole.boards.values()).items():
+        for (file, sha256), keeper in _newest_by_digest(whole.boards.values()).items():
             if providers[file, sha256] != output:
                 _put(output, file, read_bytes(providers[file, sha256], keeper.row, keeper.name))
         contents = {name: board_bytes(board) for name, board in whole.boards.items()}
@@ -236,9 +236,9 @@ def _sweep(folder: Path) -> None:
             part.unlink(missing_ok=True)
 
 
-def _wanted(boards: Iterable[Board]) -> dict[tuple[str, str], Keeper]:
+def _newest_by_digest(boards: Iterable[Board]) -> dict[tuple[str, str], Keeper]:
     """Return the newest keeper of each artifact, by the artifact's file and sha256."""
-    return {(file, one.sha256): one for file, one in newest_keepers(boards)[0].items()}
+    return {(file, keeper.sha256): keeper for file, keeper in newest_keepers(boards)[0].items()}
 
 
 def read_folders(folders: Sequence[Path]) -> list[Source]:
@@ -263,9 +263,9 @@ def read_folder(folder: Path) -> list[Source]:
     for source in sources:
         if not source.file.resolve().is_relative_to(folder.resolve()):
             raise SpecError(f"{source.file}: is a link out of the boards' folder")
-        wanted = {board_name(source.board, archived=archived) for archived in (True, False)}
-        if source.name not in wanted:
-            raise SpecError(f"{source.file}: task: this board's file is {' or '.join(wanted)}")
+        names = {board_name(source.board, archived=archived) for archived in (True, False)}
+        if source.name not in names:
+            raise SpecError(f"{source.file}: task: this board's file is {' or '.join(names)}")
         for i, row in enumerate(source.board.results):
             _require_own(row, f"{source.file}: rows[{i}].artifacts")
     return sources
@@ -290,8 +290,8 @@ def _providers(sources: Sequence[Source]) -> tuple[dict[tuple[str, str], Path], 
     """
     providers, problems, absent = {}, [], {}
     everyone = keepers_of(source.board for source in sources)
-    for folder, own in grouped(sources, lambda source: source.folder).items():
-        keepers, disputed = newest_keepers(source.board for source in own)
+    for folder, group in grouped(sources, lambda source: source.folder).items():
+        keepers, disputed = newest_keepers(source.board for source in group)
         problems += [f"{folder}: {why}" for why in disputed]
         for file, keeper in keepers.items():
             try:
@@ -303,8 +303,8 @@ def _providers(sources: Sequence[Source]) -> tuple[dict[tuple[str, str], Path], 
                 absent[file, keeper.sha256] = why
                 problems += [] if digest else [why]
             providers[file, digest] = folder
-    wanted = _wanted(source.board for source in sources)
-    problems += [absent[place] for place in wanted if place in absent and place not in providers]
+    places = _newest_by_digest(source.board for source in sources)
+    problems += [absent[place] for place in places if place in absent and place not in providers]
     return providers, problems
 
 
@@ -319,10 +319,10 @@ def _is_in(folder: Path, keeper: Keeper) -> bool:
 
 def _require_own(row: Result, key: str) -> None:
     """Raise SpecError if a row keeps another model's files, or files without scores."""
-    own = f"artifacts/{files.file_name(row.task)}/{files.safe_name(row.model)}/"
+    home = f"artifacts/{files.file_name(row.task)}/{files.safe_name(row.model)}/"
     for artifact in row.artifacts.values():
-        if row.status != "ok" or not artifact["file"].startswith(own):
-            raise SpecError(f"{key}: only a row with scores has files, and they must be in {own}")
+        if row.status != "ok" or not artifact["file"].startswith(home):
+            raise SpecError(f"{key}: only a row with scores has files, and they must be in {home}")
 
 
 def _put(folder: Path, name: str, content: bytes) -> None:
@@ -335,18 +335,18 @@ def _put(folder: Path, name: str, content: bytes) -> None:
 def new_rows(board: Board, old: Mapping[str, Board]) -> list[Result]:
     """Return the rows of a board that are not among `old` rows of its task and version."""
     rows = same_rows(board, old)
-    models, known = {row.model for row in rows}, {identity(row) for row in rows}
+    models, identities = {row.model for row in rows}, {identity(row) for row in rows}
     return [
         row
         for row in board.results
-        if identity(row) not in known and (row.status == "ok" or row.model not in models)
+        if identity(row) not in identities and (row.status == "ok" or row.model not in models)
     ]
 
 
 def same_rows(board: Board, boards: Mapping[str, Board]) -> list[Result]:
     """Return the rows of other boards with a board's task and version."""
     same = [b for b in boards.values() if (b.task, b.version) == (board.task, board.version)]
-    return [row for one in same for row in one.results]
+    return [row for other in same for row in other.results]
 
 
 def identity(row: Result) -> tuple[str, str, bool]:

@@ -76,12 +76,12 @@ NOBODY = frozenset({"root", "user", "admin", "ubuntu", "runner", "test", "data",
 def shown(value: Any, name: str = "") -> Any:
     """Return an argument as a row shows it; a local path is shortened to its last part."""
 
-    def show(name: str, one: Any) -> Any:
-        if _names_secret(name) and one is not None and not isinstance(one, bool):
+    def show(name: str, leaf: Any) -> Any:
+        if _names_secret(name) and leaf is not None and not isinstance(leaf, bool):
             return HIDDEN
-        if isinstance(one, Path) or (isinstance(one, str) and _is_local(one)):
-            return cut(cleaned(Path(one).name))
-        return cut(cleaned(one)) if isinstance(one, str) else one
+        if isinstance(leaf, Path) or (isinstance(leaf, str) and _is_local(leaf)):
+            return cut(cleaned(Path(leaf).name))
+        return cut(cleaned(leaf)) if isinstance(leaf, str) else leaf
 
     return map_leaves(value, show, name)
 
@@ -101,12 +101,12 @@ def cleaned(text: str, secrets: Iterable[str] = ()) -> str:
         # The last word is dropped, since it may be half a secret.
         text = "".join([*text[:MOST_READ].rsplit(None, 1)[:-1], " ..."])
     text = SECRET_LOOK.sub(HIDDEN, SERVER.sub(r"\1", text))
-    text = PIECE.sub(lambda found: HIDDEN if _is_random(found[0]) else found[0], text)
+    text = PIECE.sub(lambda match: HIDDEN if _is_random(match[0]) else match[0], text)
     text = BEARER.sub(rf"\1{HIDDEN}", text)
     text = NAMED.sub(rf"\1\2{HIDDEN}\2", text)
     text = STORE.sub(rf"\1{HIDDEN}", FILE_URL.sub("", LOGIN.sub("", text)))
     text = WINDOWS.sub("", WINDOWS_HOME.sub("~", HOME.sub("~", text)))
-    text = SHARED.sub(lambda found: "" if found[1] else HIDDEN, text)
+    text = SHARED.sub(lambda match: "" if match[1] else HIDDEN, text)
     text = FOLDERS.sub("", text)
     for user in _users():
         text = re.sub(rf"(?<!\w){re.escape(user)}(?!\w)", "<user>", text)
@@ -132,9 +132,9 @@ def _values_of_environment(text: str) -> Iterator[str]:
     words = set(re.findall(r"\w+", text))
     for name, value in os.environ.items():
         # A folder is shortened like any other path; PWD is the shell's variable, not a password.
-        named = name in words and not _is_local(value)
+        is_named = name in words and not _is_local(value)
         secret = _names_secret(name) and name != "PWD"
-        if len(value) >= SHORTEST_VALUE and (named or secret):
+        if len(value) >= SHORTEST_VALUE and (is_named or secret):
             yield value
 
 

@@ -82,8 +82,8 @@ def within_promise(row: Result, again: Result) -> bool:
     same = all(row.provenance.get(key) == again.provenance.get(key) for key in SAME)
     same = same and (row.request, row.counts.get("n")) == (again.request, again.counts.get("n"))
     changes = score_changes(row, again) if same else []
-    moved = any(change.difference for change in changes)
-    return moved and all(change.answer in {EQUAL, WITHIN} for change in changes)
+    has_moved = any(change.difference for change in changes)
+    return has_moved and all(change.answer in {EQUAL, WITHIN} for change in changes)
 
 
 def _moved_by_items(score: Score) -> float:
@@ -97,9 +97,9 @@ def _standard_error(values: Sequence[float]) -> float:
 
 
 def _by_name(scores: Sequence[Score]) -> Mapping[Hashable, Score]:
-    named: dict[Hashable, Score] = {
+    by_key: dict[Hashable, Score] = {
         (score.metric, frozenset(score.at.items())): score for score in scores
     }
-    if len(named) < len(scores):
+    if len(by_key) < len(scores):
         raise SpecError("two scores of a row have the same name and conditions")
-    return named
+    return by_key

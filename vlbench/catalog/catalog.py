@@ -45,15 +45,15 @@ class Catalog:
         chosen: dict[str, bool] = {}
         unknown_words = []
         for word in wanted:
-            named = word in self.tasks
-            selected = [word] if named else self._selected(word)
+            is_name = word in self.tasks
+            selected = [word] if is_name else self._selected(word)
             if not selected:
                 tags = {tag for task in self.tasks.values() for tag in task.tags}
-                known = {*self.tasks, *tags, "all"}
-                unknown_words.append(str(unknown("task, tag or glob", word, known)))
+                choices = {*self.tasks, *tags, "all"}
+                unknown_words.append(str(unknown("task, tag or glob", word, choices)))
             for name in selected:
                 members = self.tasks[name].group or [name]
-                chosen |= {member: chosen.get(member, False) or named for member in members}
+                chosen |= {member: chosen.get(member, False) or is_name for member in members}
         if unknown_words:
             raise UnknownNameError("\n".join(unknown_words))
         return chosen
@@ -84,19 +84,19 @@ class Catalog:
             raise unknown("model", name, self.models)
         return self.models[name]
 
-    def model_names(self, given: Sequence[Any]) -> list[Any]:
+    def model_names(self, models: Sequence[Any]) -> list[Any]:
         """Return models as given; a glob is replaced by the listed models that it matches, by name.
 
         A glob of `recorded:` is replaced by the files and folders that it matches. Raises
         UnknownNameError for a glob that matches no available model, and no file.
         """
         names: list[Any] = []
-        for one in chain.from_iterable(map(recordings, given)):
-            is_glob = isinstance(one, str) and set(one) & set("*?") and ":" not in one
+        for model in chain.from_iterable(map(recordings, models)):
+            is_glob = isinstance(model, str) and set(model) & set("*?") and ":" not in model
             listed = [name for name, spec in self.models.items() if not spec.unavailable]
-            matched = [n for n in sorted(listed) if fnmatchcase(n, one)] if is_glob else [one]
+            matched = [n for n in sorted(listed) if fnmatchcase(n, model)] if is_glob else [model]
             if not matched:
-                raise UnknownNameError(f"no available model matches '{one}'")
+                raise UnknownNameError(f"no available model matches '{model}'")
             names += matched
         return names
 
@@ -105,9 +105,9 @@ class Catalog:
 
         Models of a file or a library, whose names have a colon, are not checked here.
         """
-        listed = [n for n in self.model_names(models) if ":" not in n and n not in self.renamed]
+        names = [n for n in self.model_names(models) if ":" not in n and n not in self.renamed]
         finds: list[Callable[[], object]] = [partial(self.task_names, tasks)]
-        finds += [partial(self.model, split_arguments(name)[0]) for name in listed]
+        finds += [partial(self.model, split_arguments(name)[0]) for name in names]
         problems = []
         for find in finds:
             try:
@@ -227,9 +227,9 @@ def group_problems(task: TaskSpec, tasks: Mapping[str, TaskSpec]) -> list[str]:
 
 
 def _add(
-    table: dict[str, Any], found: Sequence[Any] | None, problems: list[str], kind: str
+    table: dict[str, Any], specs: Sequence[Any] | None, problems: list[str], kind: str
 ) -> None:
-    for spec in found or []:
+    for spec in specs or []:
         if spec.name in table:
             problems.append(f"{kind} '{spec.name}' is in {table[spec.name].file} and {spec.file}")
         table.setdefault(spec.name, spec)

@@ -201,16 +201,16 @@ def comparisons_of(
         if low > high:
             raise SpecError(f"{where(relation)}: 'within' is [low, high]; {low} is above {high}")
         return [Comparison(label, [_side(where(relation), base, {}, lists)], low, high)]
-    given = values[relation]
-    if len(given) < 2 or (relation == "greater" and len(given) > 2):
-        wanted = "two sides" if relation == "greater" else "two sides or more"
-        raise SpecError(f"{where(relation)}: '{relation}' has {wanted}, not {len(given)}")
-    sides = [_side(where(relation, i), base, own, lists) for i, own in enumerate(given)]
+    entries = values[relation]
+    if len(entries) < 2 or (relation == "greater" and len(entries) > 2):
+        count = "two sides" if relation == "greater" else "two sides or more"
+        raise SpecError(f"{where(relation)}: '{relation}' has {count}, not {len(entries)}")
+    sides = [_side(where(relation, i), base, entry, lists) for i, entry in enumerate(entries)]
     return [Comparison(label, list(pair), values.get("by", 0)) for pair in pairwise(sides)]
 
 
-def _side(where: str, base: Mapping[str, Any], own: Mapping[str, Any], lists: Lists) -> Side:
-    whole = _joined(base, own)
+def _side(where: str, base: Mapping[str, Any], entry: Mapping[str, Any], lists: Lists) -> Side:
+    whole = _joined(base, entry)
     problems = [
         f"{where}: '{key}' is missing, in this side and in the finding"
         for key in ("model", "task", "metric")
@@ -219,15 +219,15 @@ def _side(where: str, base: Mapping[str, Any], own: Mapping[str, Any], lists: Li
     problems += [] if whole["at"] else [f"{where}: 'at' lists no conditions"]
     if problems:
         raise SpecError("\n".join(problems))
-    label = _label(own) or _label({"model": whole["model"]})
+    label = _label(entry) or _label({"model": whole["model"]})
     models, tasks = _models(whole["model"], lists), _list(whole["task"])
     return Side(label, models, tasks, whole["metric"], whole["at"], whole.get("floor", ""))
 
 
-def _joined(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of both, `own` overriding `base`; conditions are joined."""
-    both = product(_list(base.get("at", {})), _list(own.get("at", {})))
-    return {**base, **own, "at": [{**a, **b} for a, b in both]}
+def _joined(base: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of both, `entry` overriding `base`; conditions are joined."""
+    both = product(_list(base.get("at", {})), _list(entry.get("at", {})))
+    return {**base, **entry, "at": [{**a, **b} for a, b in both]}
 
 
 def _list(value: Any) -> list[Any]:
@@ -239,12 +239,12 @@ def _models(value: Any, lists: Lists) -> list[str]:
     return [model for name in _list(value) for model in lists.get(name, [name])]
 
 
-def _label(own: Mapping[str, Any]) -> str:
+def _label(values: Mapping[str, Any]) -> str:
     """Return the words that distinguish a side or a case, for a reader."""
     words = [
         ", ".join(f"{k} {v}" for k, v in part.items()) if isinstance(part, dict) else str(part)
         for key in SideValues.__annotations__
-        for part in _list(own.get(key, []))
+        for part in _list(values.get(key, []))
     ]
     return f"{words[0]} to {words[-1]}" if len(words) > 4 else ", ".join(words)
 
@@ -308,8 +308,8 @@ def load_findings(file: Path, source: Path) -> list[FindingsSpec]:
     """Return the findings of a YAML file. Raises SpecError with the problems of each finding."""
     document = load_yaml(file)
     values, problems = read_values(FileValues, document, _without_x(document.values))
-    lists, listed = values.pop("models", {}), values.pop("findings", [])
-    if not listed:
+    lists, entries = values.pop("models", {}), values.pop("findings", [])
+    if not entries:
         problems.append(f"{file}: 'findings' is missing or empty; list them")
     findings: list[Finding] = []
     if not problems:
@@ -318,7 +318,7 @@ def load_findings(file: Path, source: Path) -> list[FindingsSpec]:
             for name, models in lists.items()
             if not models
         ]
-        for i, entry in enumerate(listed):
+        for i, entry in enumerate(entries):
             where = partial(document.where, "findings", i)
             try:
                 findings += _findings(where, entry, lists)
@@ -332,10 +332,10 @@ def load_findings(file: Path, source: Path) -> list[FindingsSpec]:
 
 def task_problems(spec: FindingsSpec, tasks: Mapping[str, TaskSpec]) -> list[str]:
     """Return a problem for each task of a finding or an experiment that no source has."""
-    named = {(finding.place, name): None for finding in spec.findings for name in finding.tasks}
+    cited = {(finding.place, name): None for finding in spec.findings for name in finding.tasks}
     where = spec.document.where("experiments")
-    named |= {(where, experiment.task): None for experiment in spec.experiments}
-    return [f"{place}: {unknown('task', t, tasks)}" for place, t in named if t not in tasks]
+    cited |= {(where, experiment.task): None for experiment in spec.experiments}
+    return [f"{place}: {unknown('task', t, tasks)}" for place, t in cited if t not in tasks]
 
 
 def _without_x(value: Any) -> Any:
@@ -349,14 +349,14 @@ def _findings(where: Where, values: FindingValues, lists: Lists) -> list[Finding
     problems = []
     relations = [name for name in RELATIONS if name in values]
     if len(relations) != 1:
-        wanted = f"{', '.join(RELATIONS[:-1])} and {RELATIONS[-1]}"
+        choices = f"{', '.join(RELATIONS[:-1])} and {RELATIONS[-1]}"
         problems.append(
-            f"{where()}: a finding must have exactly one of {wanted}; this finding has "
+            f"{where()}: a finding must have exactly one of {choices}; this finding has "
             f"{len(relations)}"
         )
     if "by" in values and "greater" not in values:
         problems.append(f"{where('by')}: 'by' belongs to 'greater'")
-    given = values.get("for_each", {})
+    ranges = values.get("for_each", {})
     problems += _range_problems(where, values) if "for_each" in values else []
     if problems:
         raise SpecError("\n".join(problems))
@@ -364,15 +364,15 @@ def _findings(where: Where, values: FindingValues, lists: Lists) -> list[Finding
     if "needs" in values:
         return [Finding(*about, needs=values["needs"])]
     ranged = None
-    if given:
-        ranged = Range(_list(given.get("capability", [])), _models(given.get("model", []), lists))
-    own: dict[str, Any] = {**values, **({"model": IN_TURN} if ranged else {})}
+    if ranges:
+        ranged = Range(_list(ranges.get("capability", [])), _models(ranges.get("model", []), lists))
+    base: dict[str, Any] = {**values, **({"model": IN_TURN} if ranged else {})}
     findings = []
-    for more in [{"task": task} for task in given["task"]] if "task" in given else [{}]:
+    for more in [{"task": task} for task in ranges["task"]] if "task" in ranges else [{}]:
         comparisons = [
             comparison
             for case in cases_of(where, values.get("each", {}), lists)
-            for comparison in comparisons_of(where, relations[0], own | more, case, lists)
+            for comparison in comparisons_of(where, relations[0], base | more, case, lists)
         ]
         findings.append(Finding(*about, comparisons, range=ranged))
     if ranged and not any(IN_TURN in side.models for side in findings[0].sides):
@@ -385,20 +385,20 @@ def _findings(where: Where, values: FindingValues, lists: Lists) -> list[Finding
 def _capability_problems(where: Where, values: FindingValues, source: Path) -> list[str]:
     """Return a problem for each capability that neither vlbench nor a source has."""
     files = [*capability_files(shipped_source()).values(), *capability_files(source).values()]
-    known = [name for own in files for name in own]
-    wanted = _list(values.get("for_each", {}).get("capability", []))
+    names = [name for file in files for name in file]
+    cited = _list(values.get("for_each", {}).get("capability", []))
     place = where("for_each", "capability")
-    return [f"{place}: {unknown('capability', one, known)}" for one in wanted if one not in known]
+    return [f"{place}: {unknown('capability', name, names)}" for name in cited if name not in names]
 
 
 def _range_problems(where: Where, values: FindingValues) -> Iterator[str]:
-    given = values["for_each"]
-    if ("capability" in given) == ("model" in given):
+    ranges = values["for_each"]
+    if ("capability" in ranges) == ("model" in ranges):
         yield f"{where('for_each')}: 'for_each' must have either capability or model"
     if "model" in values:
         yield f"{where('model')}: 'for_each' gives the models; only a side may name another model"
     if "needs" in values:
         yield f"{where('for_each')}: 'for_each' is only for a comparison"
     for key in ("capability", "model", "task"):
-        if given.get(key) == []:
+        if ranges.get(key) == []:
             yield f"{where('for_each', key)}: '{key}' is empty"

@@ -62,14 +62,14 @@ def reader_of(config: Mapping[str, Any], name: str) -> str:
 
     Raises UnknownNameError if there is none.
     """
-    listed = config.get("architectures")
-    saved_by = {str(one) for one in listed} if isinstance(listed, list) else set()
+    architectures = config.get("architectures")
+    saved_by = {str(one) for one in architectures} if isinstance(architectures, list) else set()
     of_class = [READERS_OF_CLASS[one] for one in sorted(saved_by & set(READERS_OF_CLASS))]
     if of_class:
         return of_class[0]
     kind = str(config.get("model_type", ""))
     classes = {reader: _classes(kind, mappings) for reader, mappings in READERS.items()}
-    fitting = [reader for reader, known in classes.items() if known]
+    fitting = [reader for reader, names in classes.items() if names]
     exact = [reader for reader in fitting if saved_by & classes[reader]]
     if not fitting:
         raise UnknownNameError(f"hf:{name} {_why_unread(config, kind, name)}")
@@ -84,8 +84,8 @@ def _classes(kind: str, mappings: tuple[str, ...]) -> set[str]:
     if "IMAGE" in mappings:  # Towers of larger models, such as CLIP's, are in no mapping.
         base = modeling_auto.MODEL_MAPPING_NAMES.get(kind)
         named.append(base if str(base).endswith(("VisionModel", "VisionTransformer")) else None)
-    several = [(one,) if isinstance(one, str) else one for one in named if one]
-    return {name for names in several for name in names}
+    tuples = [(entry,) if isinstance(entry, str) else entry for entry in named if entry]
+    return {name for names in tuples for name in names}
 
 
 def _why_unread(config: Mapping[str, Any], kind: str, name: str) -> str:
@@ -94,14 +94,13 @@ def _why_unread(config: Mapping[str, Any], kind: str, name: str) -> str:
         if _folder(name):
             return f"is a model of timm; write timm:{name}"
         tag = published.get("tag", "")
-        listed = f"timm:{config['architecture']}{tag and f'.{tag}'}"
+        model = f"timm:{config['architecture']}{tag and f'.{tag}'}"
         # Another user's repository has other weights, but the tag of the weights it was trained
         # from.
-        own = (
-            f"timm:./FOLDER for a copy of it here; {listed} is only the model it may be trained "
-            "from"
+        copy = (
+            f"timm:./FOLDER for a copy of it here; {model} is only the model it may be trained from"
         )
-        return f"is a model of timm; write {listed if name.startswith('timm/') else own}"
+        return f"is a model of timm; write {model if name.startswith('timm/') else copy}"
     why = f"is of type '{kind}'" if kind else "has a configuration without a model_type"
     return f"{why}, which no adapter reads; name an adapter for it in your models.yaml"
 
@@ -134,7 +133,7 @@ def named_elsewhere(name: str) -> list[str]:
     return names
 
 
-def library_model(name: str, given: Mapping[str, Any]) -> ModelSpec | None:
+def library_model(name: str, arguments: Mapping[str, Any]) -> ModelSpec | None:
     """Return the entry that `LIBRARY:NAME` stands for; None for any other name.
 
     `given` are the arguments that the user overrides. For `hf:` names the configuration is read,
@@ -146,7 +145,7 @@ def library_model(name: str, given: Mapping[str, Any]) -> ModelSpec | None:
         return None
     if not rest:
         raise UnknownNameError(f"'{name}' does not name a model; write {FORMS[library]}")
-    meant = _MEANINGS[library](rest, given)
+    meant = _MEANINGS[library](rest, arguments)
     file = shipped_source() / "model_adapters" / f"{meant.adapter.partition(':')[0]}.py"
     return ModelSpec(
         f"{library}:{meant.shown}",
@@ -169,18 +168,18 @@ def pinned(name: str, params: Mapping[str, Any]) -> str:
     return f"{name}@{commit}" if moves else name
 
 
-def _timm(text: str, given: Mapping[str, Any]) -> Meant:
-    del given
+def _timm(text: str, arguments: Mapping[str, Any]) -> Meant:
+    del arguments
     folder = _folder(text)
     if folder is None and not _is_written("timm", text):
         from vlbench.adapter_kit.library_models import require_timm  # noqa: PLC0415 - seconds
 
         require_timm(text)
-    return Meant("timm_vision:TimmVision", {"architecture": str(folder or text)}, _shown(text))
+    return Meant("timm_vision:TimmVision", {"architecture": str(folder or text)}, _short_name(text))
 
 
-def _torchvision(text: str, given: Mapping[str, Any]) -> Meant:
-    del given
+def _torchvision(text: str, arguments: Mapping[str, Any]) -> Meant:
+    del arguments
     name, slash, weights = text.partition("/")
     random = weights == "random"
     if not _is_written("torchvision", name, *([weights] if slash and not random else [])):
@@ -193,14 +192,14 @@ def _torchvision(text: str, given: Mapping[str, Any]) -> Meant:
     return Meant("torchvision_cnn:TorchvisionCnn", params, text)
 
 
-def _open_clip(text: str, given: Mapping[str, Any]) -> Meant:
+def _open_clip(text: str, arguments: Mapping[str, Any]) -> Meant:
     adapter, folder = "open_clip:OpenClip", _folder(text)
     if folder:
-        return Meant(adapter, {"architecture": str(folder)}, _shown(text))
+        return Meant(adapter, {"architecture": str(folder)}, _short_name(text))
     if text.startswith(HUB):
         repository, _, revision = text.removeprefix(HUB).partition("@")
-        wanted = str(given.get("revision", revision or "main"))
-        file = _of_hub(repository, "open_clip_config.json", wanted, "open_clip:./FOLDER")
+        version = str(arguments.get("revision", revision or "main"))
+        file = _of_hub(repository, "open_clip_config.json", version, "open_clip:./FOLDER")
         params = {"architecture": f"{HUB}{repository}", "revision": file.parent.name}
         return Meant(adapter, params, text)
     name, _, tag = text.partition("/")
@@ -216,9 +215,9 @@ def _open_clip(text: str, given: Mapping[str, Any]) -> Meant:
     return Meant(adapter, params, text)
 
 
-def _hf(text: str, given: Mapping[str, Any]) -> Meant:
+def _hf(text: str, arguments: Mapping[str, Any]) -> Meant:
     folder = _folder(text)
-    copy = Path(str(given.get("weights", ""))).expanduser()
+    copy = Path(str(arguments.get("weights", ""))).expanduser()
     if folder:
         file, params = folder / "config.json", {"architecture": str(folder)}
     else:
@@ -226,17 +225,17 @@ def _hf(text: str, given: Mapping[str, Any]) -> Meant:
         if Path(repository).is_dir():
             raise UnknownNameError(f"hf:{text} is also a folder here; write hf:./{text} for it")
         params = {"architecture": repository}
-        if given.get("weights") and copy.is_dir():
+        if arguments.get("weights") and copy.is_dir():
             file = copy / "config.json"
         else:
-            wanted = str(given.get("revision", revision or "main"))
-            file = _of_hub(repository, "config.json", wanted, HF_INSTEAD)
+            version = str(arguments.get("revision", revision or "main"))
+            file = _of_hub(repository, "config.json", version, HF_INSTEAD)
             params["revision"] = file.parent.name
-    return Meant(reader_of(_read_json(file), text), params, _shown(text))
+    return Meant(reader_of(_read_json(file), text), params, _short_name(text))
 
 
-def _openai(text: str, given: Mapping[str, Any]) -> Meant:
-    del given
+def _openai(text: str, arguments: Mapping[str, Any]) -> Meant:
+    del arguments
     name, at, rest = text.partition("@http")
     if not (name and at and rest.startswith(("://", "s://"))):
         raise UnknownNameError(f"'openai:{name}' lacks an address; write {FORMS['openai']}")
@@ -244,8 +243,8 @@ def _openai(text: str, given: Mapping[str, Any]) -> Meant:
     return Meant("openai_server:OpenAiServer", params, shown(name))
 
 
-def _recorded(text: str, given: Mapping[str, Any]) -> Meant:
-    del given
+def _recorded(text: str, arguments: Mapping[str, Any]) -> Meant:
+    del arguments
     path = Path(text).expanduser().absolute()
     if not path.exists():
         raise UnknownNameError(f"no file or folder {text}")
@@ -290,7 +289,7 @@ def _folder(text: str) -> Path | None:
     return folder
 
 
-def _shown(text: str) -> str:
+def _short_name(text: str) -> str:
     """Return a name as rows show it; a path is shortened to its last part."""
     return text if _folder(text) is None else Path(text).expanduser().resolve().name
 
@@ -308,10 +307,10 @@ def recordings(name: Any) -> list[Any]:
     if root.exists():
         return [name]
     paths = [path for path in sorted(root.parent.glob(root.name)) if is_visible(path.name)]
-    found = [path for path in paths if path.suffix != ".yaml"]
-    if not found:
+    matches = [path for path in paths if path.suffix != ".yaml"]
+    if not matches:
         raise UnknownNameError(f"no file or folder matches {text}")
-    return [f"recorded:{path}{bracket}{arguments}" for path in found]
+    return [f"recorded:{path}{bracket}{arguments}" for path in matches]
 
 
 def split_names(text: str) -> list[str]:

@@ -38,9 +38,9 @@ def capabilities_of(spec: ModelSpec) -> list[str] | None:
     if methods is None:
         return None
     files_of = {**capability_files(shipped_source()), **capability_files(spec.source)}
-    known = {name: wanted for own in files_of.values() for name, wanted in own.items()}
-    offered = [capability for capability, wanted in known.items() if wanted <= methods]
-    return [one for one in offered if one not in spec.without]
+    methods_of = {name: wanted for part in files_of.values() for name, wanted in part.items()}
+    offered = [capability for capability, wanted in methods_of.items() if wanted <= methods]
+    return [capability for capability in offered if capability not in spec.without]
 
 
 def arguments_of(spec: ModelSpec) -> dict[str, dict[str, Any]]:
@@ -62,19 +62,19 @@ def arguments_of(spec: ModelSpec) -> dict[str, dict[str, Any]]:
     return {}
 
 
-def _described(given: ast.arguments, texts: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+def _described(arguments: ast.arguments, texts: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     described = {}
-    for argument, default in with_defaults(given)[1:]:
+    for argument, default in with_defaults(arguments)[1:]:
         kind = ast.unparse(argument.annotation) if argument.annotation else "any"
         about = {"about": texts[argument.arg]} if argument.arg in texts else {}
         described[argument.arg] = {"type": kind, "default": default_of(default), **about}
     return described
 
 
-def with_defaults(given: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
+def with_defaults(node: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
     """Return each argument with its default, None for a required argument."""
-    plain = [*[None] * (len(given.args) - len(given.defaults)), *given.defaults]
-    return [*zip([*given.args, *given.kwonlyargs], [*plain, *given.kw_defaults], strict=True)]
+    plain = [*[None] * (len(node.args) - len(node.defaults)), *node.defaults]
+    return [*zip([*node.args, *node.kwonlyargs], [*plain, *node.kw_defaults], strict=True)]
 
 
 def default_of(written: ast.expr | None) -> Any:
@@ -110,8 +110,8 @@ def needs_of(spec: TaskSpec) -> str | None:
     """
     module, _, name = spec.probe.partition(":")
     file = probe_file(spec)
-    asked = _asked(file).get(name or module, {}) if file else {}
-    return asked.get(spec.under_test or next(iter(asked), ""))
+    kinds = _annotations(file).get(name or module, {}) if file else {}
+    return kinds.get(spec.under_test or next(iter(kinds), ""))
 
 
 def probe_file(spec: TaskSpec) -> Path | None:
@@ -142,7 +142,7 @@ def probe_names() -> list[str]:
 
 
 @cache
-def _asked(file: Path) -> Mapping[str, Mapping[str, str | None]]:
+def _annotations(file: Path) -> Mapping[str, Mapping[str, str | None]]:
     """Return the annotation of each argument of each function, None for an argument without one.
 
     A protocol of the file is replaced by the capabilities that it joins, separated by ` & `.
@@ -156,7 +156,7 @@ def _asked(file: Path) -> Mapping[str, Mapping[str, str | None]]:
         node.name: {
             argument.arg: re.sub(
                 r"\w+",
-                lambda found: joined.get(found[0]) or found[0],
+                lambda match: joined.get(match[0]) or match[0],
                 ast.unparse(argument.annotation).strip("'\"").removesuffix(" | None"),
             )
             if argument.annotation
@@ -177,17 +177,17 @@ def _classes(file: Path) -> Mapping[str, frozenset[str]]:
         for alias in node.names
     }
     methods_by_class: dict[str, frozenset[str]] = {}
-    there: Mapping[str, frozenset[str]]
+    classes: Mapping[str, frozenset[str]]
     for node in top_level(file, ast.ClassDef):
         methods = public_methods(node)
         for base in map(ast.unparse, node.bases):
             # `vlbench.engine` is a folder, and an adapter may import a module that does not exist.
-            there = methods_by_class
+            classes = methods_by_class
             if base in imported:
-                there = _classes(imported[base]) if imported[base].is_file() else {}
-            if base not in there:
+                classes = _classes(imported[base]) if imported[base].is_file() else {}
+            if base not in classes:
                 break
-            methods |= there[base]
+            methods |= classes[base]
         else:
             methods_by_class[node.name] = methods
     return methods_by_class

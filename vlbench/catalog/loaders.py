@@ -33,8 +33,8 @@ def full_loader(name: str, folders: Sequence[Path], where: str) -> str:
     """
     # The tasks of an installed wheel have vlbench's folders, whose files are imported.
     others = [folder for folder in folders if not folder.is_relative_to(PACKAGE)]
-    own = {file.stem for folder in others for file in folder.glob("*.py")}
-    if name in own:
+    stems = {file.stem for folder in others for file in folder.glob("*.py")}
+    if name in stems:
         return f"{name}:{name}"
     shipped = shipped_loaders()
     full = shipped.get(name, [])
@@ -43,11 +43,11 @@ def full_loader(name: str, folders: Sequence[Path], where: str) -> str:
             f"{where}: '{name}' is the name of {' and '.join(full)}; write the full name"
         )
     if not full:
-        every = [one for several in shipped.values() for one in several]
-        inside = [one for one in every if one.partition(":")[0].endswith(f".{name}")]
+        every = [loader for group in shipped.values() for loader in group]
+        inside = [loader for loader in every if loader.partition(":")[0].endswith(f".{name}")]
         if inside:
             raise SpecError(f"{where}: no loader is named '{name}'; write {' or '.join(inside)}")
-        raise SpecError(f"{where}: {unknown('loader', name, {*shipped, *own})}")
+        raise SpecError(f"{where}: {unknown('loader', name, {*shipped, *stems})}")
     return full[0]
 
 

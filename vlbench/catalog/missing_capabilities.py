@@ -23,7 +23,7 @@ def lacking(adapter: type, annotation: Any, without: Sequence[str] = ()) -> str:
     if not all(gaps):
         return ""
     least = [gap for gap in gaps if not any({*other} < {*gap} for other in gaps)]
-    return " or ".join(" and ".join(_named(adapter, p, without) for p in gap) for gap in least)
+    return " or ".join(" and ".join(_with_gap(adapter, p, without) for p in gap) for gap in least)
 
 
 def half_offered(adapter: type, part: type, others: Sequence[type] = ()) -> str:
@@ -34,16 +34,16 @@ def half_offered(adapter: type, part: type, others: Sequence[type] = ()) -> str:
     for the capabilities of which the class has more. The known capabilities are vlbench's and
     `others`. Empty if the class has all methods or implements no part.
     """
-    known = list(dict.fromkeys([*capabilities_in(capabilities), part, *others]))
+    kinds = list(dict.fromkeys([*capabilities_in(capabilities), part, *others]))
     missing = [name for name in methods(part) if not _defines(adapter, name)]
-    there = [name for name in methods(part) if name not in missing]
-    sharing = [one for one in known if one is not part and set(there) & set(methods(one))]
-    begun = _is_begun(adapter, part, known) or (
-        there and not any(has(adapter, one) or _is_begun(adapter, one, known) for one in sharing)
+    present = [name for name in methods(part) if name not in missing]
+    sharing = [kind for kind in kinds if kind is not part and set(present) & set(methods(kind))]
+    begun = _is_begun(adapter, part, kinds) or (
+        present and not any(has(adapter, one) or _is_begun(adapter, one, kinds) for one in sharing)
     )
     if not (missing and begun):
         return ""
-    near = _near(adapter, part, known)
+    near = _near(adapter, part, kinds)
     return ", ".join(
         f"{name} is missing; did you misspell it as {near[name]}?"
         if name in near
@@ -56,8 +56,8 @@ def half_offered_by(
     adapter: type, without: Sequence[str] = (), others: Sequence[type] = ()
 ) -> dict[str, str]:
     """Return the missing methods of each capability implemented in part, by its name."""
-    known = [*capabilities_in(capabilities), *others]
-    gaps = {one.__name__: half_offered(adapter, one, others) for one in known}
+    kinds = [*capabilities_in(capabilities), *others]
+    gaps = {kind.__name__: half_offered(adapter, kind, others) for kind in kinds}
     return {name: gap for name, gap in gaps.items() if gap and name not in without}
 
 
@@ -66,24 +66,24 @@ def signatures(part: type) -> list[str]:
     return [_signature(part, name) for name in methods(part)]
 
 
-def _is_begun(adapter: type, part: type, known: Sequence[type]) -> bool:
+def _is_begun(adapter: type, part: type, kinds: Sequence[type]) -> bool:
     """Return whether an adapter has a method only of this capability, or nearly of that name."""
-    shared = {name for one in known if one is not part for name in methods(one)}
+    shared = {name for kind in kinds if kind is not part for name in methods(kind)}
     alone = [name for name in methods(part) if name not in shared and _defines(adapter, name)]
-    return bool(alone or _near(adapter, part, known))
+    return bool(alone or _near(adapter, part, kinds))
 
 
-def _near(adapter: type, part: type, known: Sequence[type]) -> dict[str, str]:
+def _near(adapter: type, part: type, kinds: Sequence[type]) -> dict[str, str]:
     """Return for each missing method the most similar name of a method of no capability, if any."""
-    wanted = {name for one in known for name in methods(one)}
-    own = [n for n in dir(adapter) if n[0] != "_" and n not in wanted and _defines(adapter, n)]
+    wanted = {name for kind in kinds for name in methods(kind)}
+    names = [n for n in dir(adapter) if n[0] != "_" and n not in wanted and _defines(adapter, n)]
     missing = [name for name in methods(part) if not _defines(adapter, name)]
-    near = {name: get_close_matches(name, own, 1, ALIKE) for name in missing}
+    near = {name: get_close_matches(name, names, 1, ALIKE) for name in missing}
     # A method whose name is closer to another capability's method is a misspelling of that.
     return {
-        name: found[0]
-        for name, found in near.items()
-        if found and get_close_matches(found[0], wanted, 1, ALIKE) == [name]
+        name: matches[0]
+        for name, matches in near.items()
+        if matches and get_close_matches(matches[0], wanted, 1, ALIKE) == [name]
     }
 
 
@@ -91,7 +91,7 @@ def _defines(adapter: type, method: str) -> bool:
     return callable(getattr(adapter, method, None))
 
 
-def _named(adapter: type, part: type, without: Sequence[str]) -> str:
+def _with_gap(adapter: type, part: type, without: Sequence[str]) -> str:
     gap = "" if part.__name__ in without else half_offered(adapter, part)
     return f"{part.__name__} ({gap})" if gap else part.__name__
 
@@ -99,5 +99,5 @@ def _named(adapter: type, part: type, without: Sequence[str]) -> str:
 def _signature(part: type, method: str) -> str:
     """Return a method with its parameters and result as in its source code, without `self`."""
     signature = inspect.signature(getattr(part, method))
-    rest = [one for name, one in signature.parameters.items() if name != "self"]
+    rest = [parameter for name, parameter in signature.parameters.items() if name != "self"]
     return f"{method}{signature.replace(parameters=rest)}".replace("'", "")

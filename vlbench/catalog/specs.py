@@ -75,11 +75,11 @@ def read_values(
 
     Keys that begin with x- are left out.
     """
-    own = {key: value for key, value in values.items() if not str(key).startswith("x-")}
+    fields = {key: value for key, value in values.items() if not str(key).startswith("x-")}
     try:
-        return read_arguments(kind, own, ELSEWHERE, required), []
+        return read_arguments(kind, fields, ELSEWHERE, required), []
     except Misfit as error:
-        return own, error.lines(partial(document.where, *path))
+        return fields, error.lines(partial(document.where, *path))
 
 
 # The tag of tasks on a user's folder of images, and the default root of these images.
@@ -206,7 +206,7 @@ def _read_task(name: str, document: Document, source: Path) -> TaskSpec:
         raise SpecError("\n".join(problems))
     folders = [document.file.parent, source / "probes", source / "data", source]
     if document.base:
-        folders += [one.file.parent for one in document.base.chain()]
+        folders += [base.file.parent for base in document.base.chain()]
     data = values.get("data", {})
     if not is_group and ":" not in data["loader"]:
         loader = full_loader(data["loader"], folders, document.where("data", "loader"))
@@ -245,8 +245,8 @@ def _version_problems(document: Document) -> list[str]:
 def _group_problems(document: Document) -> list[str]:
     group, where = document.values["group"], document.where("group")
     problems = [] if group else [f"{where}: 'group' is empty; name its tasks"]
-    own = [key for key in ("probe", "under_test", "figures") if key in document.values]
-    return problems + [f"{where}: a 'group' of tasks cannot have '{key}'" for key in own]
+    keys = [key for key in ("probe", "under_test", "figures") if key in document.values]
+    return problems + [f"{where}: a 'group' of tasks cannot have '{key}'" for key in keys]
 
 
 def _data_problems(document: Document) -> list[str]:
@@ -320,12 +320,12 @@ def _capability_problems(
     """Return a problem for each capability in a model's entry that is not defined."""
     problems, shipped = [], names_in(shipped_source())
     for key in ("without", "notes"):
-        given = entry.get(key) if isinstance(entry.get(key), list | dict) else []
-        named = [one for one in given or [] if (key, one) != ("notes", EVERY)]
-        known = shipped if set(map(str, named)) <= shipped else shipped | names_in(source)
-        lacking = [str(one) for one in named if one not in known]
+        entries = entry.get(key) if isinstance(entry.get(key), list | dict) else []
+        names = [name for name in entries or [] if (key, name) != ("notes", EVERY)]
+        defined = shipped if set(map(str, names)) <= shipped else shipped | names_in(source)
+        lacking = [str(name) for name in names if name not in defined]
         where = document.where(name, key)
-        problems += [f"{where}: {unknown('capability', one, known)}" for one in lacking]
+        problems += [f"{where}: {unknown('capability', word, defined)}" for word in lacking]
     return problems
 
 

@@ -115,7 +115,7 @@ def _unmerged_tasks(file: Path) -> dict[str, Document]:
         values={key: value for key, value in document.values.items() if key != "sets"},
         lines={path: line for path, line in document.lines.items() if path[0] != "sets"},
     )
-    tasks = (_task_of_set(name, own, shared) for name, own in sets.items())
+    tasks = (_task_of_set(name, part, shared) for name, part in sets.items())
     return {task.task: task for task in tasks}
 
 
@@ -124,36 +124,36 @@ def _read_sets(document: Document) -> dict[str, Document]:
     sets = document.values["sets"]
     if not isinstance(sets, dict) or not sets:
         raise SpecError(f"{document.where('sets')}: 'sets' must be a mapping of at least one set")
-    for name, own in sets.items():
+    for name, entry in sets.items():
         where = document.where("sets", name)
         if not isinstance(name, str) or not is_file_name(name):
             raise SpecError(f"{where}: {name!r} is not a name for a set")
-        if not isinstance(own, dict):
+        if not isinstance(entry, dict):
             task = f"{document.file.stem}_{name}"
             raise SpecError(f"{where}: the set of {task} must be a mapping of keys")
-    documents = {name: Document(document.file, own, {}) for name, own in sets.items()}
+    documents = {name: Document(document.file, entry, {}) for name, entry in sets.items()}
     for path, line in document.lines.items():
         if path[0] == "sets" and len(path) > 1:
             documents[path[1]].lines[path[2:]] = line
     return documents
 
 
-def _task_of_set(name: str, own: Document, shared: Document) -> Document:
+def _task_of_set(name: str, part: Document, shared: Document) -> Document:
     """Return the task of a set: the keys that all sets of its file share, changed by its own."""
-    values = _merge(own.values, shared.values, shared.values)
-    left_out = {key for key, value in own.values.items() if value is None}
+    values = _merge(part.values, shared.values, shared.values)
+    left_out = {key for key, value in part.values.items() if value is None}
     values = {key: value for key, value in values.items() if key not in left_out}
     data = values.get("data", {})
     if not {"extends", "group"} & {*values} and isinstance(data, dict) and "loader" not in data:
         values.setdefault("data_set", name)
-    merged = {key for key in MERGED if isinstance(own.values.get(key), dict)}
+    merged = {key for key in MERGED if isinstance(part.values.get(key), dict)}
     lines = {
         path: line
         for path, line in shared.lines.items()
-        if path[0] not in own.values or (path[0] in merged and path[:2] not in own.lines)
+        if path[0] not in part.values or (path[0] in merged and path[:2] not in part.lines)
     }
     task = f"{shared.file.stem}_{name}"
-    return Document(shared.file, values, {**lines, **own.lines}, task=task)
+    return Document(shared.file, values, {**lines, **part.lines}, task=task)
 
 
 def _merged_task(document: Document, source: Path, above: Sequence[Document] = ()) -> Document:
@@ -174,18 +174,18 @@ def _merged_task(document: Document, source: Path, above: Sequence[Document] = (
     base = _merged_task(base, home, extending)
     if "group" in {*base.values, *document.values}:
         raise SpecError(f"{where}: 'extends' is for tasks with a probe, not for groups")
-    taken = {path: n for path, n in base.lines.items() if {*path[:1]} & {*INHERITED, *MERGED}}
-    base = base._replace(lines=taken)
+    lines = {path: n for path, n in base.lines.items() if {*path[:1]} & {*INHERITED, *MERGED}}
+    base = base._replace(lines=lines)
     data_set = document.base and document.base._replace(base=base)
     values = _merge(document.values, base.values, INHERITED)
     return document._replace(values=values, base=data_set or base)
 
 
-def _merge(own: Mapping[str, Any], base: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+def _merge(top: Mapping[str, Any], base: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     """Return keys of a base and all own keys; mappings in MERGED are merged key by key."""
-    values = {key: base[key] for key in keys if key in base} | {**own}
+    values = {key: base[key] for key in keys if key in base} | {**top}
     for key in MERGED:
-        theirs, ours = base.get(key, {}), own.get(key, {})
+        theirs, ours = base.get(key, {}), top.get(key, {})
         if isinstance(theirs, dict) and isinstance(ours, dict) and (theirs or ours):
             values[key] = theirs | ours
     return values
@@ -204,17 +204,17 @@ def _find_base(document: Document, source: Path) -> tuple[Document, Path]:
         ((source / "tasks").rglob("*.yaml"), source),
         ((shipped / "tasks").rglob("*.yaml"), shipped),
     ):
-        named = sorted(f for f in files if name.startswith(f.stem) and name in _unmerged_tasks(f))
-        if len(named) > 1:
-            raise SpecError(f"{where}: '{name}' is in {' and '.join(map(str, named))}")
-        if named:
-            return _unmerged_tasks(named[0])[name], home
-    known: set[str] = set()
+        matches = sorted(f for f in files if name.startswith(f.stem) and name in _unmerged_tasks(f))
+        if len(matches) > 1:
+            raise SpecError(f"{where}: '{name}' is in {' and '.join(map(str, matches))}")
+        if matches:
+            return _unmerged_tasks(matches[0])[name], home
+    names: set[str] = set()
     for home in (source, shipped):
         for file in (home / "tasks").rglob("*.yaml"):
             with suppress(SpecError):
-                known |= {*_unmerged_tasks(file)}
-    raise SpecError(f"{where}: {unknown('task', name, known - {document.file.stem})}")
+                names |= {*_unmerged_tasks(file)}
+    raise SpecError(f"{where}: {unknown('task', name, names - {document.file.stem})}")
 
 
 def _with_data_set(document: Document, source: Path) -> Document:
@@ -222,17 +222,17 @@ def _with_data_set(document: Document, source: Path) -> Document:
     if "data_set" not in document.values:
         return document
     values = {**document.values}
-    name, known = values.pop("data_set"), set[str]()
+    name, names = values.pop("data_set"), set[str]()
     for file in (home / "tasks" / DATA_SETS for home in (source, shipped_source())):
         data_sets = load_yaml(file) if file.is_file() else Document(file, {}, {})
-        known |= {*map(str, data_sets.values)}
+        names |= {*map(str, data_sets.values)}
         if isinstance(name, str) and name in data_sets.values:
             break
     else:
-        raise SpecError(f"{document.where('data_set')}: {unknown('data set', str(name), known)}")
+        raise SpecError(f"{document.where('data_set')}: {unknown('data set', str(name), names)}")
     title, data, description = _read_data_set(data_sets, name)
-    own = values.get("data", {})
-    values["data"] = {**data, **own} if isinstance(own, dict) else own
+    changes = values.get("data", {})
+    values["data"] = {**data, **changes} if isinstance(changes, dict) else changes
     for key, word in (("title", title), ("description", description or title)):
         if isinstance(text := values.get(key), str):
             values[key] = text.replace(DATA, word)

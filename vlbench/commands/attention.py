@@ -43,7 +43,7 @@ def add_options(attention: argparse.ArgumentParser) -> None:
 
 
 def _heads(text: str) -> tuple[tuple[int, int], ...]:
-    pairs = [re.fullmatch(r"(\d+)-(\d+)", one) for one in text.split(",")]
+    pairs = [re.fullmatch(r"(\d+)-(\d+)", word) for word in text.split(",")]
     if not all(pairs):
         raise argparse.ArgumentTypeError(
             f"must be LAYER-HEAD,... such as 2-0,3-1, not '{text:.40}'"
@@ -69,12 +69,12 @@ def answer(arguments: argparse.Namespace) -> Answer:
             if not has(model.adapter, Intervenable, model.spec.without):
                 raise CannotDo(f"{name} is not Intervenable: it has no cut")
             adapter = adapter.cut(Cut(heads=arguments.without))
-            name += f" without {', '.join('-'.join(map(str, one)) for one in arguments.without)}"
-        (found,) = adapter.attend([picture], [arguments.text])
-    require_attention(found, arguments.text)
+            name += f" without {', '.join('-'.join(map(str, head)) for head in arguments.without)}"
+        (maps,) = adapter.attend([picture], [arguments.text])
+    require_attention(maps, arguments.text)
     span = _span(arguments.text, arguments.word)
-    write_whole(arguments.file, _draw(picture, found, span, f"{name}: {_mark(arguments, span)}"))
-    layers, heads = found.weights.shape[:2]
+    write_whole(arguments.file, _draw(picture, maps, span, f"{name}: {_mark(arguments, span)}"))
+    layers, heads = maps.weights.shape[:2]
     return Answer([f"{layers} layers x {heads} heads in {arguments.file}"])
 
 
@@ -85,13 +85,13 @@ def _picture(image: Path, regions: Path | None) -> Picture:
 
     if not image.is_file():
         raise UnknownNameError(f"there is no image {image}")
-    shown = read_image(image.absolute().parent, image.name)
+    pixels = read_image(image.absolute().parent, image.name)
     if regions is None:
-        return Picture(shown, None)
+        return Picture(pixels, None)
     features, key = region_features(regions), image_name(image.name)
     if key not in features:
         raise DataError(f"{features.name} has no regions of {key}")
-    return Picture(shown, features.of(key, shown.size))
+    return Picture(pixels, features.of(key, pixels.size))
 
 
 def _span(text: str, word: str | None) -> tuple[int, int]:

@@ -50,61 +50,61 @@ def add_options(cache: argparse.ArgumentParser) -> None:
 def answer(arguments: argparse.Namespace) -> Answer:
     """Return the entries of the cache, or what was removed."""
     folder = arguments.cache_dir or default_cache()
-    there = list(entries(folder))
+    stored = list(entries(folder))
     limits = {"--older": arguments.older, "--model": arguments.model, "--to": arguments.to}
-    given = [name for name, value in limits.items() if value is not None]
+    options = [name for name, value in limits.items() if value is not None]
     if arguments.do == "show":
-        if given or arguments.dry_run:
-            raise UnknownNameError(f"{(given or ['--dry-run'])[0]} is for `vlbench cache prune`")
-        return _show(folder, there, as_json=arguments.json)
+        if options or arguments.dry_run:
+            raise UnknownNameError(f"{(options or ['--dry-run'])[0]} is for `vlbench cache prune`")
+        return _show(folder, stored, as_json=arguments.json)
     if arguments.json:
         raise UnknownNameError("--json is for `vlbench cache show`")
-    if not given:
+    if not options:
         raise UnknownNameError("pass what to remove: --older 30d, --model NAME or --to 50GB")
     before = None if arguments.older is None else time.time() - arguments.older
-    chosen = prune(there, before=before, model=arguments.model, most=arguments.to)
-    if arguments.model is not None and not any(arguments.model in one.models for one in there):
+    chosen = prune(stored, before=before, model=arguments.model, most=arguments.to)
+    if arguments.model is not None and not any(arguments.model in entry.models for entry in stored):
         raise UnknownNameError(f"{folder} has no entry of a model named '{arguments.model}'")
     if arguments.dry_run:
-        told = f"{_size(chosen)} would be removed from {folder}; nothing was"
-        return Answer([_table(chosen), told])
-    held = [one for one in chosen if not remove(one)]
-    gone = [one for one in chosen if one not in held]
-    left = f"{_size([one for one in there if one not in gone])} left"
+        text = f"{_size(chosen)} would be removed from {folder}; nothing was"
+        return Answer([_table(chosen), text])
+    held = [entry for entry in chosen if not remove(entry)]
+    gone = [entry for entry in chosen if entry not in held]
+    left = f"{_size([entry for entry in stored if entry not in gone])} left"
     problems = [f"vlbench: {counted(len(held), 'entry')} not removed: in use, or not from vlbench"]
     lines = [f"removed {_size(gone)} from {folder}, {left}"]
     return Answer(lines, problems if held else [], FAILED if held else 0)
 
 
-def _show(folder: Path, there: Sequence[Entry], *, as_json: bool) -> Answer:
+def _show(folder: Path, stored: Sequence[Entry], *, as_json: bool) -> Answer:
     if as_json:
-        rows = [{**one._asdict(), "place": str(one.place)} for one in there]
+        rows = [{**entry._asdict(), "place": str(entry.place)} for entry in stored]
         return Answer([json.dumps(rows, indent=1)])
-    if not there:
+    if not stored:
         return Answer([f"{folder} is empty"])
-    told = f"{_size(there)} in {folder}; to remove entries: vlbench cache prune --help"
-    return Answer([_table(there), told])
+    text = f"{_size(stored)} in {folder}; to remove entries: vlbench cache prune --help"
+    return Answer([_table(stored), text])
 
 
-def _table(there: Sequence[Entry]) -> Table:
+def _table(stored: Sequence[Entry]) -> Table:
     """Return a table with a line for each model, data and kind of values, the largest first."""
     groups: dict[tuple[str, str, str], list[Entry]] = {}
-    for one in there:
-        data = one.data.removeprefix("vlbench.data.")
-        groups.setdefault((", ".join(one.models), data, one.what), []).append(one)
-    ordered = sorted(groups.items(), key=lambda pair: -sum(one.size for one in pair[1]))
-    rows = [[*names, _size(own), _since(own)] for names, own in ordered]
+    for entry in stored:
+        data = entry.data.removeprefix("vlbench.data.")
+        groups.setdefault((", ".join(entry.models), data, entry.what), []).append(entry)
+    ordered = sorted(groups.items(), key=lambda pair: -sum(entry.size for entry in pair[1]))
+    rows = [[*names, _size(group), _since(group)] for names, group in ordered]
     return plain_table(["model", "data", "what", "size", "last used"], rows)
 
 
 def _size(of: Sequence[Entry]) -> str:
-    total = sum(one.size for one in of)
+    total = sum(entry.size for entry in of)
     unit = next((unit for unit in ("GB", "MB") if total >= UNITS[unit]), "kB")
     return f"{total / UNITS[unit]:,.1f} {unit}"
 
 
 def _since(of: Sequence[Entry]) -> str:
-    hours = (time.time() - max(one.used for one in of)) / SECONDS["h"]
+    hours = (time.time() - max(entry.used for entry in of)) / SECONDS["h"]
     if hours < 2:
         return f"{max(hours, 0) * 60:.0f} min ago"
     return f"{hours / 24:.0f} days ago" if hours >= 48 else f"{hours:.0f} h ago"

@@ -54,17 +54,17 @@ def check_model(name: str, options: Options) -> list[PromiseCheck]:
 
     settings = options.settings()
     model = resolve_model(load_catalog(options.include_path), name, options)
-    asked = [fit(model, RegionEncoder)] if ENCODE_BY in options.model_args else []
+    pairs = [fit(model, RegionEncoder)] if ENCODE_BY in options.model_args else []
     lacks = [
         PromiseCheck("RegionEncoder", "is available", ok=False, why=f"the model has no {gap}")
-        for _, gap in asked
+        for _, gap in pairs
         if gap
     ]
     try:
         with exits_as_errors():
             models = LiveModels(settings, Processes(cpu=True))
-            whole = [model, *(fitted for fitted, gap in asked if not gap)]
-            adapters = [models.get(one).adapter for one in whole]
+            whole = [model, *(fitted for fitted, gap in pairs if not gap)]
+            adapters = [models.get(part).adapter for part in whole]
     except Exited as error:
         return [PromiseCheck(name, "does not load", ok=False, why=str(error))]
     except VlbenchError:
@@ -100,12 +100,12 @@ def lines_of(checks: Sequence[PromiseCheck]) -> list[str]:
         if not check.ok:
             key = (check.cause,) if check.cause else (check.what, check.why)
             broken.setdefault(key, []).append(check)
-    lines = [f"ok     {one.capability}: {one.what}" for one in checks if one.ok]
+    lines = [f"ok     {check.capability}: {check.what}" for check in checks if check.ok]
     for first, *rest in broken.values():
         lines.append(f"FAILED {first.capability}: {first.what}: {first.why}")
         whats: dict[str, list[str]] = {}
-        for one in rest:
-            whats.setdefault(one.capability, []).append(one.what)
+        for other in rest:
+            whats.setdefault(other.capability, []).append(other.what)
         lines += [
             f"       the same problem breaks {len(what)} more of {name}: {'; '.join(what)}"
             for name, what in whats.items()
@@ -118,8 +118,8 @@ def _none(adapter: type) -> str:
     from vlbench.capabilities import ImageEncoder
     from vlbench.catalog.missing_capabilities import signatures
 
-    wanted = " and ".join(signatures(ImageEncoder))
-    return f"{adapter.__name__} has the methods of no capability; an ImageEncoder has {wanted}"
+    methods = " and ".join(signatures(ImageEncoder))
+    return f"{adapter.__name__} has the methods of no capability; an ImageEncoder has {methods}"
 
 
 def _own_capabilities(sources: Sequence[Path]) -> list[type]:

@@ -142,12 +142,12 @@ def describe(data: Data) -> dict[str, Any]:
     shared, gaps = overlaps(data), data.missing_rows()
     splits = {}
     for name, split in data.splits.items():
-        own = content(split)
+        digests = content(split)
         splits[name] = {
             "rows": len(split),
             "missing": gaps.get(name, 0),
-            "duplicates": None if own is None else len(own) - len(set(own)),
-            "overlap": {other: count for (one, other), count in shared.items() if one == name},
+            "duplicates": None if digests is None else len(digests) - len(set(digests)),
+            "overlap": {other: count for (first, other), count in shared.items() if first == name},
             "per_class": _per_class(data, split),
             "sizes": _sizes(split),
             "columns": {column: _show_value(split[column]) for column in sorted(split.columns)},
@@ -193,11 +193,11 @@ def _show_value(column: Column) -> str:
 
 
 def _example(data: Data, split: Split, i: int) -> str:
-    known = split[next(iter(split.columns))].examples().ids[i]
+    item = split[next(iter(split.columns))].examples().ids[i]
     texts = [str(split[name][i]) for name in SUMMARIES if name in split.columns][:1]
     if "label" in split.columns and data.classes:
         texts.append(data.classes[split["label"][i]])
-    return ": ".join([str(known), *texts])
+    return ": ".join([str(item), *texts])
 
 
 def _lines(task: str, facts: Mapping[str, Any]) -> list[Any]:
@@ -207,26 +207,26 @@ def _lines(task: str, facts: Mapping[str, Any]) -> list[Any]:
     cells = [
         [
             name,
-            f"{one['rows']:,}",
-            f"{one['missing']:,}",
-            "unknown" if one["duplicates"] is None else f"{one['duplicates']:,}",
-            _range(list(one["per_class"].values())),
-            ", ".join(list(one["sizes"])[:3]) or "-",
+            f"{split['rows']:,}",
+            f"{split['missing']:,}",
+            "unknown" if split["duplicates"] is None else f"{split['duplicates']:,}",
+            _range(list(split["per_class"].values())),
+            ", ".join(list(split["sizes"])[:3]) or "-",
         ]
-        for name, one in splits.items()
+        for name, split in splits.items()
     ]
     lines: list[Any] = [f"{task}: {facts['classes']} classes", plain_table(columns, cells)]
     lines += [printed(f"left out: {count:,} {what}") for what, count in facts["dropped"].items()]
     lines += map(printed, facts["notes"])
-    for name, one in splits.items():
+    for name, split in splits.items():
         lines += [
             f"{counted(count, 'row')} of {name} also in {other}"
-            for other, count in one["overlap"].items()
+            for other, count in split["overlap"].items()
             if count
         ]
-        lines += [printed(f"{name}: {example}") for example in one["examples"]]
+        lines += [printed(f"{name}: {example}") for example in split["examples"]]
         lines.append(f"{name}, the columns for probes, and their first values:")
-        lines += [printed(f"  {column}: {value}") for column, value in one["columns"].items()]
+        lines += [printed(f"  {column}: {value}") for column, value in split["columns"].items()]
     return lines
 
 

@@ -49,28 +49,28 @@ def answer(arguments: argparse.Namespace) -> Answer:
             progress=bar,
         )
     write_whole(arguments.file, content_of(features, arguments.file.suffix))
-    widths = " + ".join(str(one.shape[1]) for one in arrays_of(features).values())
+    widths = " + ".join(str(array.shape[1]) for array in arrays_of(features).values())
     held = ", ".join(["ids", *arrays_of(features), *(["labels"] if features.labels else [])])
     return Answer([f"{len(features.ids)} x {widths} numbers in {arguments.file} ({held})"])
 
 
-def arrays_of(found: Features) -> dict[str, Any]:
+def arrays_of(features: Features) -> dict[str, Any]:
     """Return the arrays of features by their names in a file: the layers, or `vectors`."""
-    return dict(found.layers) or {"vectors": found.vectors}
+    return dict(features.layers) or {"vectors": features.vectors}
 
 
-def content_of(found: Features, suffix: str) -> bytes:
+def content_of(features: Features, suffix: str) -> bytes:
     """Return features as the content of a file: `ids`, `vectors`, and `labels` if there are any.
 
     Several layers are stored under their names instead of `vectors`. A safetensors file contains
     only tensors, so ids and labels are JSON texts in its metadata.
     """
-    texts = {"ids": found.ids} | ({"labels": found.labels} if found.labels else {})
+    texts = {"ids": features.ids} | ({"labels": features.labels} if features.labels else {})
     if suffix == ".safetensors":
         from safetensors.numpy import save
 
-        named = {name: json.dumps(values) for name, values in texts.items()}
-        return save(arrays_of(found), named)
+        metadata = {name: json.dumps(values) for name, values in texts.items()}
+        return save(arrays_of(features), metadata)
     from io import BytesIO
 
     content = BytesIO()
@@ -78,14 +78,14 @@ def content_of(found: Features, suffix: str) -> bytes:
         import numpy as np
 
         arrays: dict[str, Any] = {name: np.array(values) for name, values in texts.items()}
-        np.savez(content, **arrays_of(found), **arrays)
+        np.savez(content, **arrays_of(features), **arrays)
     else:
         import pyarrow as pa
         from pyarrow import parquet
 
         columns = {
-            name: pa.FixedSizeListArray.from_arrays(pa.array(one.ravel()), one.shape[1])
-            for name, one in arrays_of(found).items()
+            name: pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), array.shape[1])
+            for name, array in arrays_of(features).items()
         }
         parquet.write_table(pa.table({**texts, **columns}), content)
     return content.getvalue()

@@ -22,8 +22,8 @@ class _Store(argparse._StoreAction):  # noqa: SLF001 - argparse has no public na
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
         if option and self.nargs is None:
             if self.dest in parser.typed:
-                several = ", its values separated by commas" if ",..." in str(self.metavar) else ""
-                parser.twice = f"{self.option_strings[-1]} is given twice; give it once{several}"
+                hint = ", its values separated by commas" if ",..." in str(self.metavar) else ""
+                parser.twice = f"{self.option_strings[-1]} is given twice; give it once{hint}"
             parser.typed.add(self.dest)
         super().__call__(parser, namespace, values, option)
 
@@ -36,8 +36,8 @@ class HintingParser(argparse.ArgumentParser):
     and adds its options when the command's word is typed.
     """
 
-    def __init__(self, *given: Any, module: str = "", **options: Any) -> None:
-        super().__init__(*given, **options)
+    def __init__(self, *values: Any, module: str = "", **options: Any) -> None:
+        super().__init__(*values, **options)
         self.register("action", None, _Store)
         self.register("action", "store", _Store)
         self.typed: set[str] = set()
@@ -67,12 +67,12 @@ class HintingParser(argparse.ArgumentParser):
         """
         words = list(sys.argv[1:] if args is None else args)
         arguments, unknown = self.parse_known_args(words, namespace)
-        own = getattr(arguments, "parser", self)
+        command = getattr(arguments, "parser", self)
         if unknown:
             problem = f"unrecognized arguments: {' '.join(unknown)}"
-            self.error("; ".join([problem, *_hints(own, unknown)]))
-        if once and own.twice:
-            self.error(own.twice)
+            self.error("; ".join([problem, *_hints(command, unknown)]))
+        if once and command.twice:
+            self.error(command.twice)
         if hasattr(arguments, "parser"):
             del arguments.parser
         return arguments

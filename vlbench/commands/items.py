@@ -91,20 +91,20 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if row.is_recorded and not any(item.target for item in items):
         notes.append(NUMBERS_ONLY.format(row.model))
     wrong = worst(items, higher_is_better=not score.lower_is_better)
-    listed = wrong if arguments.wrong else items
+    selected = wrong if arguments.wrong else items
     title = printed(
         f"{_title(row, score)}, {len(wrong):,} of {len(items):,} items wrong or partly wrong"
     )
     if arguments.json:
-        return Answer([json.dumps([item.plain for item in listed], indent=1)], notes)
+        return Answer([json.dumps([item.plain for item in selected], indent=1)], notes)
     if arguments.show:
-        told = _write_viewer(title, [row.model], [[item] for item in listed], score, arguments)
-        return Answer([title, told], notes)
+        line = _write_viewer(title, [row.model], [[item] for item in selected], score, arguments)
+        return Answer([title, line], notes)
     columns = ["item", "credit", "prediction", "target"]
-    rows = [[one.id, f"{one.credit:.3g}", _prediction(one), one.target] for one in listed]
-    if any(item.replies for item in listed):
+    rows = [[item.id, f"{item.credit:.3g}", _prediction(item), item.target] for item in selected]
+    if any(item.replies for item in selected):
         columns.append("reply")
-        rows = [[*row, _reply(item)] for row, item in zip(rows, listed, strict=True)]
+        rows = [[*row, _reply(item)] for row, item in zip(rows, selected, strict=True)]
     return Answer([title, plain_table(columns, rows)], notes)
 
 
@@ -150,8 +150,8 @@ def _beside_another(
         lines = [{row.model: a.plain, other: b.plain} for a, b in pairs]
         return Answer([json.dumps(lines, indent=1)], notes)
     if arguments.show:
-        told = _write_viewer(title, [row.model, other], ranked, score, arguments)
-        return Answer([title, told], notes)
+        line = _write_viewer(title, [row.model, other], ranked, score, arguments)
+        return Answer([title, line], notes)
     columns = ["item", "credit", "other's", row.model, other, "target"]
     cells = [
         [a.id, f"{a.credit:.3g}", f"{b.credit:.3g}", _prediction(a), _prediction(b), a.target]
@@ -162,15 +162,15 @@ def _beside_another(
 
 def _at(row: Result, metric: str, words: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Return the requested conditions; by default those of the primary score, or else the first."""
-    known = [dict(score.at) for score in row.scores if score.metric == metric]
-    if not known:
+    choices = [dict(score.at) for score in row.scores if score.metric == metric]
+    if not choices:
         raise unknown("score", metric, {score.metric for score in row.scores})
     if words is None:
         primary = dict(row.primary["at"])
-        return primary if primary in known else known[0]
-    same = [at for at in known if {k: str(v) for k, v in at.items()} == words]
+        return primary if primary in choices else choices[0]
+    same = [at for at in choices if {k: str(v) for k, v in at.items()} == words]
     if not same:
-        conditions = "; ".join(",".join(f"{k}={v}" for k, v in at.items()) for at in known)
+        conditions = "; ".join(",".join(f"{k}={v}" for k, v in at.items()) for at in choices)
         raise UnknownNameError(f"{metric} has no such conditions; give one of {conditions}")
     return same[0]
 
@@ -190,10 +190,10 @@ def _prediction(item: Item) -> str:
 def _reply(item: Item) -> str:
     """Return the start of a reply, an unread one if there is any, and why it is unread."""
     unread = [reply for reply in item.replies if reply.unread]
-    for one in (unread or item.replies)[:1]:
-        text = " ".join(one.reply.split())
+    for reply in (unread or item.replies)[:1]:
+        text = " ".join(reply.reply.split())
         start = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
-        return f"{start} ({one.unread})" if one.unread else start
+        return f"{start} ({reply.unread})" if reply.unread else start
     return ""
 
 

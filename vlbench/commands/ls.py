@@ -86,8 +86,8 @@ def list_things(kind: str, include: Sequence[Path], wanted: str = "") -> list[di
     words = [{*row["tags"], *_capabilities(row)} for row in rows]
     matches = [
         row
-        for row, own in zip(rows, words, strict=True)
-        if wanted in own or fnmatch(row["name"], f"*{wanted}*")
+        for row, tags in zip(rows, words, strict=True)
+        if wanted in tags or fnmatch(row["name"], f"*{wanted}*")
     ]
     if wanted and not matches:
         names = {row["name"].rpartition(":")[2] for row in rows}.union(*words)
@@ -103,13 +103,13 @@ def _capabilities(row: Mapping[str, Any]) -> list[str]:
 def _all_things(kind: str, include: Sequence[Path]) -> list[dict[str, Any]]:
     if kind in {"probes", "data"}:
         folders = [PACKAGE / kind, *(source / kind for source in find_sources(include))]
-        wanted = _is_probe if kind == "probes" else is_loader
-        return [row for folder in dict.fromkeys(folders) for row in _functions(folder, wanted)]
+        selects = _is_probe if kind == "probes" else is_loader
+        return [row for folder in dict.fromkeys(folders) for row in _functions(folder, selects)]
     catalog = load_catalog(include)
     if kind == "tasks":
         return [_summary(catalog.tasks[name]) for name in sorted(catalog.tasks)]
     # Models whose cost is known come first, in the order of their file.
-    models = sorted(catalog.models.items(), key=lambda one: "" if one[1].cost else one[0])
+    models = sorted(catalog.models.items(), key=lambda pair: "" if pair[1].cost else pair[0])
     return [_summary(spec) for _, spec in models]
 
 
@@ -141,11 +141,11 @@ def describe_cost(cost: Cost, parameters: int | None) -> str:
     )
 
 
-def _functions(folder: Path, wanted: Any) -> Iterator[dict[str, Any]]:
+def _functions(folder: Path, selects: Any) -> Iterator[dict[str, Any]]:
     """Yield the wanted public functions of a folder's files, which are parsed, not imported."""
     for file in sorted(folder.rglob("*.py")):
         for node in _parse(file).body:
-            if isinstance(node, ast.FunctionDef) and node.name[0] != "_" and wanted(node):
+            if isinstance(node, ast.FunctionDef) and node.name[0] != "_" and selects(node):
                 docstring = ast.get_docstring(node) or ""
                 shipped = folder.parent == PACKAGE
                 inner = ".".join(file.relative_to(folder).with_suffix("").parts)
@@ -171,10 +171,10 @@ def _keywords(node: ast.FunctionDef) -> dict[str, str]:
 def _row_options() -> dict[str, str]:
     """Return the types of the arguments that all loaders of rows share."""
     classes = [
-        one for one in _parse(PACKAGE / "data/gate.py").body if isinstance(one, ast.ClassDef)
+        node for node in _parse(PACKAGE / "data/gate.py").body if isinstance(node, ast.ClassDef)
     ]
-    (options,) = [one for one in classes if one.name == "RowOptions"]
-    fields = [one for one in options.body if isinstance(one, ast.AnnAssign)]
+    (options,) = [node for node in classes if node.name == "RowOptions"]
+    fields = [field for field in options.body if isinstance(field, ast.AnnAssign)]
     return {ast.unparse(one.target): f"{ast.unparse(one.annotation)}, optional" for one in fields}
 
 
@@ -187,5 +187,5 @@ def _parse(file: Path) -> ast.Module:
 
 def _is_probe(node: ast.FunctionDef) -> bool:
     # A probe without a return annotation is recognised by its arguments.
-    named = [a.arg for a in node.args.args[1:3]] == ["data", "engine"]
-    return named and returned_type(node) in {"Outcome", ""}
+    has_arguments = [a.arg for a in node.args.args[1:3]] == ["data", "engine"]
+    return has_arguments and returned_type(node) in {"Outcome", ""}

@@ -55,15 +55,15 @@ def answer(arguments: argparse.Namespace) -> Answer:
             for row in rows_of(paper, catalog, arguments.output)[: arguments.rows]
         ]
         whole = f"all papers: {total(rows)}"
-        shown = [part for paper in papers for part in _describe(paper, catalog, arguments)]
-        return Answer([*([whole] if len(papers) > 1 else []), *shown, NOTE])
+        parts = [part for paper in papers for part in _describe(paper, catalog, arguments)]
+        return Answer([*([whole] if len(papers) > 1 else []), *parts, NOTE])
     problems = [*dict.fromkeys(why for paper in papers for why in _run(paper, catalog, arguments))]
-    named = [arguments.paper] if arguments.paper else []
-    words = ["leaderboard", "reproduce", *named, "--output", str(arguments.output)]
-    words += [f"--include-path={one}" for one in arguments.include_path]
+    names = [arguments.paper] if arguments.paper else []
+    words = ["leaderboard", "reproduce", *names, "--output", str(arguments.output)]
+    words += [f"--include-path={folder}" for folder in arguments.include_path]
     reproduce = parser_of().parse_args(words)
-    told: Answer = reproduce.answer(reproduce)
-    return Answer(told.shown, problems, FAILED if problems else told.code)
+    report: Answer = reproduce.answer(reproduce)
+    return Answer(report.shown, problems, FAILED if problems else report.code)
 
 
 def _describe(
@@ -76,8 +76,8 @@ def _describe(
     yield plain_table(HEADS, [cells(row) for row in rows])
     for data, access, licence in dict.fromkeys((r.data, r.access, r.licence) for r in rows):
         yield f"{data}: {access}; licence: {licence}"
-    for one in paper.without:
-        yield f"without {one.what}: {one.why}; nearest: {one.nearest}"
+    for gap in paper.without:
+        yield f"without {gap.what}: {gap.why}; nearest: {gap.nearest}"
     yield ""
 
 
@@ -90,12 +90,12 @@ def _run(paper: FindingsSpec, catalog: Catalog, arguments: argparse.Namespace) -
 
     options = options_of(arguments)
     for row in rows_of(paper, catalog)[: arguments.rows]:
-        named = f"vlbench: {row.task} by {row.model}"
+        label = f"vlbench: {row.task} by {row.model}"
         try:
             with planned_run([row.model], [row.task], options) as (planned, processes):
                 print_plan(open_console(), planned)
-                told = run_plan(planned, processes)
+                end = run_plan(planned, processes)
         except VlbenchError as error:
-            yield f"{named}: {error}"
+            yield f"{label}: {error}"
         else:
-            yield from told.problems or ([f"{named}: see the reason above"] if told.code else [])
+            yield from end.problems or ([f"{label}: see the reason above"] if end.code else [])

@@ -38,10 +38,10 @@ def open_bar(console: Console, planned: Plan) -> Bar:
 
     Each job that runs has its position among these jobs, such as `[3/22] `.
     """
-    told = {_names(job) for job in planned.jobs if job.status == "skipped"}
+    skipped = {_names(job) for job in planned.jobs if job.status == "skipped"}
     running = [_names(job) for job in planned.jobs if job.status == "run"]
     numbers = {names: f"[{i}/{len(running)}] " for i, names in enumerate(running, 1)}
-    return Bar(console, told, numbers)
+    return Bar(console, skipped, numbers)
 
 
 def _names(job: Job) -> tuple[str, str]:
@@ -60,10 +60,10 @@ def print_plan(console: Console, planned: Plan, *, verbose: bool = False) -> Non
     set.
     """
     counts = Counter(map(_name_status, planned.jobs))
-    told = [f"{counts[name]} {name}" for name in CALLED if counts[name]]
+    parts = [f"{counts[name]} {name}" for name in CALLED if counts[name]]
     why = verbose or not counts["run"]
-    hint = "" if why or len(told) == 1 else "; -v says why"
-    say(console, f"plan: {', '.join(told)}{hint}")
+    hint = "" if why or len(parts) == 1 else "; -v says why"
+    say(console, f"plan: {', '.join(parts)}{hint}")
     _say_jobs(console, [replace(job, reason="") for job in planned.jobs if job.status == "run"])
     _say_jobs(console, [job for job in planned.jobs if job.status == "run" and job.reason])
     for line in missing_weights(planned.jobs):
@@ -85,11 +85,11 @@ def _say_jobs(console: Console, jobs: Sequence[Job]) -> None:
         causes.setdefault((job.status, job.reason), {}).setdefault(model, []).append(task)
     for (status, reason), tasks in causes.items():
         models: dict[tuple[str, ...], list[str]] = {}
-        for model, several in tasks.items():
-            models.setdefault(tuple(several), []).append(model)
+        for model, names in tasks.items():
+            models.setdefault(tuple(names), []).append(model)
         say(console, f"{status}{': ' if reason else ''}{reason}")
-        for own, alike in models.items():
-            say(console, f"  {', '.join(alike)}: {', '.join(own)}")
+        for shared, alike in models.items():
+            say(console, f"  {', '.join(alike)}: {', '.join(shared)}")
 
 
 def _tell_missing(planned: Plan) -> list[str]:
@@ -138,10 +138,10 @@ def print_report(console: Console, planned: Plan, report: Report) -> None:
     specs = {job.task.spec.name: job.task.spec for job in planned.jobs}
     boards = _boards_of(specs, report)
     if len(boards) > FEW:
-        found = pivots(boards, load_catalog(planned.options.include_path), {})
-        table = grid(together(boards, found))
+        tables = pivots(boards, load_catalog(planned.options.include_path), {})
+        table = grid(together(boards, tables))
         _print_text(console, plain_table(table.head, table.rows, "", table.head[1:], numbers=True))
-        say(console, "\n".join([mark_notes(found), *note_texts(row_notes(found))]))
+        say(console, "\n".join([mark_notes(tables), *note_texts(row_notes(tables))]))
     else:
         for board in boards:
             for text in board_tables(board, {}, specs[board.task]):
@@ -153,8 +153,8 @@ def print_report(console: Console, planned: Plan, report: Report) -> None:
     elif boards and output:
         folder = output_option(output)
         more = f"; in full: vlbench leaderboard show {boards[0].task}{folder}"
-        told = more if len(boards) > FEW else ""
-        say(console, f"{counted(len(boards), 'board')} in {output}{told}")
+        hint = more if len(boards) > FEW else ""
+        say(console, f"{counted(len(boards), 'board')} in {output}{hint}")
         say(console, f"next: vlbench leaderboard build{folder}")
 
 

@@ -104,8 +104,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
         now = f"now it is {again.status}: {again.reason}" if again else ""
         problem = now or f"the data of {task} were not found"
         return Answer(problems=[f"vlbench: {problem}"], code=FAILED)
-    shown = show(rerun.row, again, score_changes(rerun.row, again))
-    return shown._replace(problems=[*rerun.notes, *shown.problems])
+    report = show(rerun.row, again, score_changes(rerun.row, again))
+    return report._replace(problems=[*rerun.notes, *report.problems])
 
 
 @contextmanager
@@ -143,12 +143,12 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
         hint = "--as-model openai:NAME@URL compares it with a server's current model"
         raise SpecError(f"{printed(row.model)} came from a server: {why}; {hint}")
     model, overrides = split_arguments(row.model)
-    given = options_of(arguments)
-    named = {**model_args(overrides), **given.model_args}
-    named.pop("dtype", None)
+    typed = options_of(arguments)
+    arguments_of_model = {**model_args(overrides), **typed.model_args}
+    arguments_of_model.pop("dtype", None)
     options = {
-        **{name: getattr(given, name) for name in GIVEN},
-        "model_args": named,
+        **{name: getattr(typed, name) for name in GIVEN},
+        "model_args": arguments_of_model,
         "params": row.task_params,
         "dtype": _read_fact(row, "provenance", "dtype", str),
         "batch_size": _read_fact(row, "run", "batch_size", int | None),
@@ -156,8 +156,8 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
     params = _read_fact(row, "provenance", "params", Mapping[str, Any])
     _read_fact(row, "provenance", "libraries", Mapping[str, Any])
     given_path = arguments.model if name != arguments.model else ""
-    known = model if "revision" in params else folder_here(model)
-    again = arguments.as_model or given_path or pinned(known, params)
+    base = model if "revision" in params else folder_here(model)
+    again = arguments.as_model or given_path or pinned(base, params)
     return Rerun(row, again, options, notes)
 
 
@@ -177,7 +177,7 @@ def show(row: Result, again: Result, changes: Sequence[ScoreChange]) -> Answer:
     parts = [f"{answers[EQUAL]} of {len(row.scores)} scores are equal"]
     parts += [f"{answers[name]} {name}" for name in (WITHIN, NEW) if answers[name]]
     title = printed(f"{row.model} on {row.task}: {', '.join(parts)}")
-    furthest = max(changes, key=lambda one: abs(one.difference), default=None)
+    furthest = max(changes, key=lambda change: abs(change.difference), default=None)
     if furthest and furthest.difference:
         title += f"; largest difference {furthest.difference:+.3g}, {printed(_name(furthest))}"
     table = plain_table(["score", "board", "now", "difference", "answer"], cells)

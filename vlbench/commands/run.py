@@ -186,9 +186,9 @@ def _describe_unread(output: Path) -> list[str]:
     from vlbench.report.rows import models_of_ones_own
     from vlbench.report.texts import few
 
-    own = models_of_ones_own(PUBLISHED) if output == RESULTS and has_boards(RESULTS) else []
-    way = f"pass --output {PUBLISHED} for the rows of {few(own)}"
-    return [f"vlbench: commands now read ./{RESULTS}; {way}"] if own else []
+    models = models_of_ones_own(PUBLISHED) if output == RESULTS and has_boards(RESULTS) else []
+    way = f"pass --output {PUBLISHED} for the rows of {few(models)}"
+    return [f"vlbench: commands now read ./{RESULTS}; {way}"] if models else []
 
 
 def _answer_of(planned: Plan, report: Report, problems: list[str], *, strict: bool) -> Answer:
@@ -205,16 +205,16 @@ def _answer_of(planned: Plan, report: Report, problems: list[str], *, strict: bo
     return Answer(problems=problems, code=FAILED if failed else 0)
 
 
-def insert_config(given: argparse.Namespace, words: Sequence[str]) -> list[str]:
+def insert_config(typed: argparse.Namespace, words: Sequence[str]) -> list[str]:
     """Return the words of a run after those of its config file; later words override."""
     defaults = vars(parser_of().parse_args(["run"]))
-    return ["run", *read_config(given.config, vars(given), defaults), *words[1:]]
+    return ["run", *read_config(typed.config, vars(typed), defaults), *words[1:]]
 
 
-def read_config(file: Path, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
+def read_config(file: Path, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
     """Return the options in a file as words of the command line.
 
-    `given` are the options on the command line, `defaults` the options of an empty command line.
+    `arguments` are the options on the command line, `defaults` those of an empty command line.
     Relative folders are relative to the current folder, as on the command line. Raises SpecError,
     with file and line, for an unknown option, or a value that the command line would not accept.
     """
@@ -223,12 +223,12 @@ def read_config(file: Path, given: Mapping[str, Any], defaults: Mapping[str, Any
 
     document = load_yaml(file)
     words: list[str] = []
-    cached = any(given[name] != defaults[name] for name in CACHE)
+    cached = any(arguments[name] != defaults[name] for name in CACHE)
     for key, value in document.values.items():
         name = str(key).replace("-", "_")
         if name not in defaults or name in NOT_IN_FILES:
-            known = defaults.keys() - NOT_IN_FILES
-            raise SpecError(f"{document.where(str(key))}: {unknown('option', str(key), known)}")
+            options = defaults.keys() - NOT_IN_FILES
+            raise SpecError(f"{document.where(str(key))}: {unknown('option', str(key), options)}")
         if value is None or (cached and name in CACHE):
             continue
         if name == "trust":
@@ -237,11 +237,11 @@ def read_config(file: Path, given: Mapping[str, Any], defaults: Mapping[str, Any
             )
         given_words = [*_words(document, str(key), value, defaults[name])]
         is_code = name in NAMES_CODE and any(map(names_file, given_words))
-        if (is_code or name == "include_path") and not given["trust"]:
+        if (is_code or name == "include_path") and not arguments["trust"]:
             why = f"{key} names code to run; if you trust it, pass --trust"
             raise SpecError(f"{document.where(str(key))}: {why}")
         if name == "data_dir":  # a folder on the command line replaces that of the same name
-            typed = data_dirs(given[name])
+            typed = data_dirs(arguments[name])
             texts = [word.partition("=")[2] for word in given_words]
             given_words = [
                 f"--data-dir={text}" for text in texts if not {*data_dirs([text])} & {*typed}
@@ -270,6 +270,6 @@ def _texts(where: str, key: str, value: Any) -> Sequence[str]:
     if isinstance(value, dict):
         value = [f"{k}={v}" for k, v in value.items()]
     values = value if isinstance(value, list) else [value]
-    if not all(isinstance(one, str | int | float) for one in values):
+    if not all(isinstance(part, str | int | float) for part in values):
         raise SpecError(f"{where}: {key} must be a text, a number, or a list of these")
-    return [str(one) for one in values]
+    return [str(part) for part in values]

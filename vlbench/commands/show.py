@@ -51,17 +51,17 @@ def answer(arguments: argparse.Namespace) -> Answer:
     """Return the description of a thing as YAML or JSON; write a sheet to the current folder."""
     if arguments.name in DRAWN:
         return _draw(arguments)
-    shown = show_thing(
+    facts = show_thing(
         load_catalog(arguments.include_path),
         arguments.name,
         arguments.output,
         arguments.include_path,
     )
     if arguments.json:
-        return Answer([json.dumps(shown, indent=1)])
-    text = yaml.dump(shown, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+        return Answer([json.dumps(facts, indent=1)])
+    text = yaml.dump(facts, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
     if text != printed(text):  # YAML has escapes for control characters
-        text = yaml.dump(shown, Dumper=_Dumper, sort_keys=False)
+        text = yaml.dump(facts, Dumper=_Dumper, sort_keys=False)
     return Answer([text.rstrip("\n")])
 
 
@@ -80,8 +80,8 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 def _draw(arguments: argparse.Namespace) -> Answer:
     from vlbench.data.scenes import sheet
 
-    shown = sheet.write_sheet(arguments.name, Path(f"{arguments.name}.png"))
-    return Answer([json.dumps(shown, indent=1) if arguments.json else sheet.describe(shown)])
+    facts = sheet.write_sheet(arguments.name, Path(f"{arguments.name}.png"))
+    return Answer([json.dumps(facts, indent=1) if arguments.json else sheet.describe(facts)])
 
 
 def show_thing(
@@ -113,13 +113,13 @@ def show_thing(
         values = {"adapter": model.adapter, "params": dict(model.params)}
     can, ways = capabilities_of(model), ways_to_encode_regions(model)
     encodes = {"encode_by": " or ".join(ways)} if ways else {}
-    shown = {"name": name, "file": str(model.file), "capabilities": can, **encodes, **values}
+    facts = {"name": name, "file": str(model.file), "capabilities": can, **encodes, **values}
     takes = {key: value for key, value in arguments_of(model).items() if key not in FILLED}
-    shown |= {"arguments": takes} if takes else {}
+    facts |= {"arguments": takes} if takes else {}
     saves = _memory_options(model)
-    shown |= {"for less memory": " or ".join(saves)} if saves else {}
-    seen = [one for one, task in sorted(catalog.tasks.items()) if trained_on(model, task)]
-    return shown | ({"trained on data of the tasks": ", ".join(seen)} if seen else {})
+    facts |= {"for less memory": " or ".join(saves)} if saves else {}
+    seen = [key for key, task in sorted(catalog.tasks.items()) if trained_on(model, task)]
+    return facts | ({"trained on data of the tasks": ", ".join(seen)} if seen else {})
 
 
 def _memory_options(model: ModelSpec) -> list[str]:
@@ -144,9 +144,9 @@ def _function(catalog: Catalog, name: str, include: Sequence[Path]) -> dict[str,
         raise unknown(
             "task, model, probe or loader", name, {*catalog.tasks, *catalog.models, *short}
         )
-    shown = {row["name"]: _described(row) for row in matches}
+    facts = {row["name"]: _described(row) for row in matches}
     # Several names may end alike, such as the loaders `images` of tables, shards and the hub.
-    return shown if len(shown) > 1 else {"name": matches[0]["name"], **shown[matches[0]["name"]]}
+    return facts if len(facts) > 1 else {"name": matches[0]["name"], **facts[matches[0]["name"]]}
 
 
 def _described(row: Mapping[str, Any]) -> dict[str, Any]:

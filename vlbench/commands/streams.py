@@ -42,7 +42,7 @@ def is_of_reader(error: BaseException) -> bool:
     """
     ended = error.__cause__ if isinstance(error, Exited) else error
     return any(
-        isinstance(one, BrokenPipeError) for one in (ended, getattr(ended, "__context__", 0))
+        isinstance(cause, BrokenPipeError) for cause in (ended, getattr(ended, "__context__", 0))
     )
 
 

@@ -101,18 +101,18 @@ def _problem(file: Path, known_beside: Callable[[Path], Catalog], options: Optio
     source = _source(file)
     problems: list[str] = []
     try:
-        known = known_beside(source)
+        catalog = known_beside(source)
         if file.name == "models.yaml":
             models, renamed = split_renamed({one.name: one for one in load_models(file, source)})
-            catalog = Catalog({}, {**known.models, **models}, renamed)
-            problems += renamed_problems(catalog)
-            _check_models(catalog, list(models), options, problems)
+            whole = Catalog({}, {**catalog.models, **models}, renamed)
+            problems += renamed_problems(whole)
+            _check_models(whole, list(models), options, problems)
         elif is_findings(file):
-            _check_findings(file, source, known, options)
+            _check_findings(file, source, catalog, options)
         elif is_data_sets(file):
             check_data_sets(file)
         else:
-            _check_task(file, source, known, options)
+            _check_task(file, source, catalog, options)
     except (SpecError, UnknownNameError) as error:
         problems.append(str(error))
     return "\n".join(problems)
@@ -132,24 +132,24 @@ def _check_models(
             problems.append(str(error))
 
 
-def _check_findings(file: Path, source: Path, known: Catalog, options: Options) -> None:
+def _check_findings(file: Path, source: Path, catalog: Catalog, options: Options) -> None:
     for spec in load_findings(file, source):
-        problems = task_problems(spec, known.tasks)
+        problems = task_problems(spec, catalog.tasks)
         if problems:
             raise SpecError("\n".join(problems))
-        namesake = load_all_findings(known, options.include_path).get(spec.name)
+        namesake = load_all_findings(catalog, options.include_path).get(spec.name)
         if namesake and namesake.file != file:
             raise SpecError(f"findings '{spec.name}' is in {namesake.file} and {file}")
 
 
-def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> None:
+def _check_task(file: Path, source: Path, catalog: Catalog, options: Options) -> None:
     for task in load_tasks(file, source):
-        namesake = known.tasks.get(task.name)
+        namesake = catalog.tasks.get(task.name)
         if namesake and namesake.file != file:
             raise SpecError(f"task '{task.name}' is in {namesake.file} and {file}")
-        catalog = Catalog({**known.tasks, task.name: task}, known.models, known.renamed)
-        problems = group_problems(task, catalog.tasks) + _probe_problems(task)
-        problems += _reference_problems(task, catalog)
+        whole = Catalog({**catalog.tasks, task.name: task}, catalog.models, catalog.renamed)
+        problems = group_problems(task, whole.tasks) + _probe_problems(task)
+        problems += _reference_problems(task, whole)
         if problems:
             raise SpecError("\n".join(problems))
         if not task.group:
@@ -157,7 +157,7 @@ def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> N
             from vlbench.run.figures import find_figures
             from vlbench.run.task import resolve_task
 
-            resolve_task(catalog, task.name, named=True, options=options)
+            resolve_task(whole, task.name, named=True, options=options)
             find_figures(task, options)
 
 
@@ -171,11 +171,11 @@ def _doubt(file: Path, include: Sequence[Path]) -> str:
         return ""
     source = _source(file)
     tasks = read_catalog([*include, *_others(source)])[0].tasks.values()
-    known = {task.primary["metric"] for task in tasks if task.file != file}
+    metrics = {task.primary["metric"] for task in tasks if task.file != file}
     slips = [
         f"'{metric}'; did you mean '{near[0]}'?"
-        for metric in {task.primary["metric"] for task in load_tasks(file, source)} - known
-        if (near := get_close_matches(metric, known, 1, ALIKE) or _longer(metric, known))
+        for metric in {task.primary["metric"] for task in load_tasks(file, source)} - metrics
+        if (near := get_close_matches(metric, metrics, 1, ALIKE) or _longer(metric, metrics))
     ]
     return f", but no other task has the metric {slips[0]}" if slips else ""
 
@@ -195,9 +195,9 @@ def _reference_problems(task: TaskSpec, catalog: Catalog) -> list[str]:
     """Return each published number whose model no models.yaml lists (not even as unavailable)."""
     return [
         f"{task.document.where('reference', str(i), 'model')}: "
-        f"{unknown('model', one['model'], catalog.models)}"
-        for i, one in enumerate(task.reference)
-        if one["model"] not in catalog.models and not one.get("recorded")
+        f"{unknown('model', entry['model'], catalog.models)}"
+        for i, entry in enumerate(task.reference)
+        if entry["model"] not in catalog.models and not entry.get("recorded")
     ]
 
 

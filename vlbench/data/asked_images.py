@@ -66,14 +66,14 @@ def asked_data(
     for name, images in rows.items():
         read = list(images)
         splits[name] = asked_split(read, sources[name])
-        dropped["images without a question"] += sum(not one.questions for one in read)
-        unrated = sum(bool(one.questions) and not _is_rated(one) for one in read)
+        dropped["images without a question"] += sum(not image.questions for image in read)
+        unrated = sum(bool(image.questions) and not _is_rated(image) for image in read)
         if "ratings" in splits[name].columns and unrated:
             notes.append(f"not rated: the questions of {counted(unrated, 'image')} of {name}")
     ids = {name: {*split["id"]} for name, split in splits.items()}
-    for one, other in combinations(ids, 2):
-        if shared := len(ids[one] & ids[other]):
-            notes.append(f"both in {one} and in {other}: {counted(shared, 'image')}")
+    for first, second in combinations(ids, 2):
+        if shared := len(ids[first] & ids[second]):
+            notes.append(f"both in {first} and in {second}: {counted(shared, 'image')}")
     return Data(splits=splits, expected=expected, dropped=+dropped, notes=notes)
 
 
@@ -119,8 +119,8 @@ def captions_of(
 
     Raises DataError, naming the files by `where`, for an image that has no caption.
     """
-    own = next((found[number] for found in captions if number in found), ())
-    kept = [caption for caption in own if caption.strip()]
+    texts = next((file[number] for file in captions if number in file), ())
+    kept = [caption for caption in texts if caption.strip()]
     if not kept:
         raise DataError(f"{where} has no caption of image {number}")
     return kept
@@ -135,13 +135,13 @@ def _images(sources: Sources, ids: Sequence[str]) -> Column | None:
         if sources.features is None:
             raise DataAbsent("COCO's images", COCO_HOME, str(folders[0]))
         return None
-    there: dict[str, list[str]] = {}
+    places: dict[str, list[str]] = {}
     for folder in filter(Path.is_dir, folders):
         for file in sorted(folder.iterdir()):
-            there.setdefault(image_number(file.name), []).append(f"{folder.name}/{file.name}")
-    own = [there.get(name, [f"{sources.parts[0]}/{name}"]) for name in ids]
-    for name, (first, *others) in zip(ids, own, strict=True):
+            places.setdefault(image_number(file.name), []).append(f"{folder.name}/{file.name}")
+    files = [places.get(name, [f"{sources.parts[0]}/{name}"]) for name in ids]
+    for name, (first, *others) in zip(ids, files, strict=True):
         if others:
             raise DataError(f"image {name} has two files, {first} and {others[0]}; keep COCO's")
-    names = [first for first, *_ in own]
+    names = [first for first, *_ in files]
     return file_images(sources.coco, names, listed="the questions")

@@ -118,11 +118,11 @@ def blink_images(*, root: Path) -> Data:
         root: folder with a folder for each task, of the hub's parquet files.
     """
     files = {task: sorted((root / task).glob("val-*.parquet")) for task in ONE_IMAGE}
-    for task, own in files.items():
-        if not own:
+    for task, parts in files.items():
+        if not parts:
             raise DataAbsent(f"BLINK's task {task}", HUB, str(root / task))
     begin_reading()
-    rows = [row for own in files.values() for file in own for row in _rows(file)]
+    rows = [row for parts in files.values() for file in parts for row in _rows(file)]
     names = [row["idx"] for row in rows]
     encoded = [((row["image_1"] or {}).get("bytes") or b"", row["idx"]) for row in rows]
     stored = replace(streamed_images(encoded), names=names)
@@ -131,7 +131,7 @@ def blink_images(*, root: Path) -> Data:
     right = [row["choices"][LETTERS.index(row["answer"][1])] for row in rows]
     split["question"] = value_column([row["question"] for row in rows], "text")
     split["options"] = value_column([row["choices"] for row in rows])
-    split["right_answers"] = value_column([[one] for one in right])
+    split["right_answers"] = value_column([[option] for option in right])
     split["category"] = value_column([NAME.sub(r"\1", name) for name in names])
     expected = sum(TASKS[task][0] for task in ONE_IMAGE)
     several = ", ".join(task for task in TASKS if task not in ONE_IMAGE)

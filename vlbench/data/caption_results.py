@@ -26,18 +26,18 @@ def result_captions(file: Path, rows: Split) -> list[str]:
     """
     what = f"the file of captions {file.name} (COCO's result format)"
     require_files(what, "the captioner that wrote them", file)
-    wanted, known, key_of = _image_ids(rows)
+    images, stored, key_of = _image_ids(rows)
     captions = _read(file, key_of)
-    unknown = next((image for image in captions if image not in known), None)
+    unknown = next((image for image in captions if image not in stored), None)
     if unknown is not None:
         raise DataError(
             f"{file.name} has a caption of image {unknown}, which the data set does not contain"
         )
-    lacking = [image for image in wanted if image not in captions]
+    lacking = [image for image in images if image not in captions]
     if lacking:
-        missing = f"{len(lacking)} of {len(wanted)} images, {lacking[0]} first"
+        missing = f"{len(lacking)} of {len(images)} images, {lacking[0]} first"
         raise DataError(f"{file.name} has no caption of {missing}")
-    return [" ".join(captions[image].split()) for image in wanted]
+    return [" ".join(captions[image].split()) for image in images]
 
 
 def _image_ids(rows: Split) -> tuple[list[str], set[str], Callable[[str], str]]:

@@ -54,7 +54,7 @@ def _rows(root: Path, columns: Columns) -> Rows:
     images = _by_stem(name for name in files if name.lower().endswith(SUFFIXES))
     texts = _by_stem(name for name in files if name.lower().endswith(TEXT))
     captions = {stem: _captions(root, texts[stem]) for stem in images if stem in texts}
-    captioned = {images[stem]: own for stem, own in captions.items() if own}
+    captioned = {images[stem]: texts for stem, texts in captions.items() if texts}
     if not captioned:
         raise DataError(
             f"{root.name} has no image with captions ({counted(len(images), 'image')}, "

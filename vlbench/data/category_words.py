@@ -91,16 +91,16 @@ class ClassNames:
     def _mentions(self, caption: str) -> Iterator[Named]:
         tokens = [Token(m[0].lower(), *m.span()) for m in LETTERS.finditer(caption)]
         used: set[int] = set()
-        for i, (one, two) in enumerate(pairwise(tokens)):
-            pair = f"{one.word} {two.word}"
-            is_apart = caption[one.end : two.start].strip(" -") != ""
+        for i, (first, second) in enumerate(pairwise(tokens)):
+            pair = f"{first.word} {second.word}"
+            is_apart = caption[first.end : second.start].strip(" -") != ""
             if is_apart or i in used:
                 continue
             name = self._name_of_two(pair)
             if name is not None:
                 used |= {i, i + 1}
             if name and name in self.names:
-                yield Named(self.names[name], name, one.start, two.end)
+                yield Named(self.names[name], name, first.start, second.end)
         for i, token in enumerate(tokens):
             name = None if i in used else self._name(token.word)
             if name and not _modifies_next_word(tokens, i, self.names[name]):
@@ -114,8 +114,8 @@ class ClassNames:
         """
         compounds = word_lists().compounds
         blocked = next((compounds[s] for s in singulars(pair) if s in compounds), None)
-        known = self._name(pair)
-        return known or (self._name(pair.replace(" ", "")) if blocked is None else blocked)
+        whole = self._name(pair)
+        return whole or (self._name(pair.replace(" ", "")) if blocked is None else blocked)
 
     def _name(self, word: str) -> str | None:
         """Return the name in the list that matches a word, in the singular or in the plural."""
@@ -130,21 +130,21 @@ def read_class_names(file: Path, categories: Sequence[str]) -> ClassNames:
     """
     lines = read_text(file).rstrip("\n").split("\n")
     names: dict[str, str] = {}
-    listed: list[str] = []
+    ordered: list[str] = []
     for number, line in enumerate(lines, 1):
         entries = [" ".join(entry.lower().split()) for entry in line.split(",")]
-        if entries[0] not in categories or entries[0] in listed:
+        if entries[0] not in categories or entries[0] in ordered:
             raise DataError(
                 f"{file.name}, line {number}: unknown or repeated category: '{entries[0]}'"
             )
-        listed.append(entries[0])
+        ordered.append(entries[0])
         names |= {entry: entries[0] for entry in entries if entry}
     if len(lines) != len(categories):
         raise DataError(
             f"{file.name}, line {len(lines)}: the file ends here, but {len(categories)} "
             "categories are expected"
         )
-    return ClassNames(listed, names)
+    return ClassNames(ordered, names)
 
 
 @lru_cache(100_000)

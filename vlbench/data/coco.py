@@ -81,8 +81,8 @@ def coco(
     """
     if unknown := [name for name in splits if name not in SPLITS]:
         raise ValueError(f"no split '{unknown[0]}'; there are {', '.join(SPLITS)}")
-    listed = class_names or root / "coco_class_name.txt"
-    require_files("the list of COCO's fine-grained names", NAMES_HOME, listed)
+    file = class_names or root / "coco_class_name.txt"
+    require_files("the list of COCO's fine-grained names", NAMES_HOME, file)
     parts = {name: f"{name}{year}" for name in splits}
     files = {
         name: [root / f"annotations/{kind}_{part}.json" for kind in ("instances", "captions")]
@@ -95,16 +95,16 @@ def coco(
     begin_reading()
     instances = {name: read_instances(pair[0]) for name, pair in files.items()}
     categories = next(iter(instances.values())).categories.values()
-    names = read_class_names(listed, list(categories))
+    names = read_class_names(file, list(categories))
     dropped = Counter[str]()
     return Data(
         splits={
             name: _split(
-                _rows(annotated_images(found, files[name][1]), names, dropped),
+                _rows(annotated_images(content, files[name][1]), names, dropped),
                 root / parts[name],
                 regions,
             )
-            for name, found in instances.items()
+            for name, content in instances.items()
         },
         classes=names.categories,
         expected={name: EXPECTED[year][name] for name in splits},
@@ -137,8 +137,8 @@ def _split(rows: Iterator[Row], folder: Path, regions: Path | None) -> Split:
     ids, files, sizes = map(table.values, ("id", "file", "size"))
     images = None
     if folder.is_dir():
-        listed = f"instances_{folder.name}.json"
-        images = sized_images(folder, files, sizes, listed=listed, sized_in=listed)
+        file = f"instances_{folder.name}.json"
+        images = sized_images(folder, files, sizes, listed=file, sized_in=file)
     by_id = dict(zip(map(str, ids), sizes, strict=True))
     features = region_features(regions, by_id, numbered=True) if regions else None
     return Split(

@@ -55,7 +55,7 @@ class Phrase(NamedTuple):
 
 def phrases_of(captions: Sequence[Sequence[Record]]) -> list[list[Phrase]]:
     """Return the phrases of each caption from rows with their fields; other fields are ignored."""
-    return [[Phrase(p["start"], p["stop"], tuple(p["boxes"])) for p in own] for own in captions]
+    return [[Phrase(p["start"], p["stop"], tuple(p["boxes"])) for p in rows] for rows in captions]
 
 
 class Named(NamedTuple):
@@ -76,13 +76,13 @@ def read_text(path: Path, name: str = "", *, most: int = files.MOST_TEXT) -> str
 
     Raises DataError with `name`, by default the file's.
     """
-    named = name or path.name
+    label = name or path.name
     try:
         return files.read_text(path, most)
     except OSError as error:
-        raise DataError(f"{named} cannot be read ({error.strerror})") from error
+        raise DataError(f"{label} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{named} is not UTF-8: byte {error.start}") from error
+        raise DataError(f"{label} is not UTF-8: byte {error.start}") from error
 
 
 def lines_of(text: str) -> list[str]:
@@ -149,7 +149,7 @@ def read_instances(file: Path) -> Instances:
         categories = {i: str(c["name"]) for i, c in _by_id(content, "categories").items()}
         images = _by_id(content, "images")
         things = _by_image(content)
-        boxes = [one.get("bbox") for own in things.values() for one in own]
+        boxes = [thing.get("bbox") for group in things.values() for thing in group]
         if boxes and all(box and max(box) <= 1 for box in boxes):
             raise ValueError(
                 "no box is larger than one pixel: multiply fractions by width and height"
@@ -171,11 +171,11 @@ def annotated_images(instances: Instances, texts: Path) -> Iterator[AnnotatedIma
             things = [_thing(t, size, instances) for t in instances.things.get(number, [])]
             file = sound_text(image["file_name"])
         with naming_file(texts):
-            own = [sound_text(caption["caption"]) for caption in captions.get(number, [])]
-        if not own:
+            words = [sound_text(caption["caption"]) for caption in captions.get(number, [])]
+        if not words:
             raise DataError(f"{texts.name} has no caption of image {number}")
         boxed = [thing for thing in things if thing is not None]
-        yield AnnotatedImage(number, file, size, boxed, own, len(things) - len(boxed))
+        yield AnnotatedImage(number, file, size, boxed, words, len(things) - len(boxed))
 
 
 def read_captions(file: Path) -> Mapping[int, list[str]]:

@@ -38,9 +38,9 @@ def cub(*, root: Path) -> Data:
     classes = [re.sub(r"^\d+\.", "", names[i]).replace("_", " ") for i in sorted(names)]
     ids = {split: [i for i in sorted(images) if flags[i] == flag] for split, flag in FLAGS.items()}
     splits = {
-        split: _split(folder, [images[i] for i in own], [labels[i] for i in own], len(classes))
-        for split, own in ids.items()
-        if own
+        split: _split(folder, [images[i] for i in rows], [labels[i] for i in rows], len(classes))
+        for split, rows in ids.items()
+        if rows
     }
     expected = {split: EXPECTED[split] for split in splits}
     return Data(splits=splits, classes=classes, expected=expected, class_order=LISTED)

@@ -101,14 +101,14 @@ def parse_annotation(content: bytes, name: str) -> Annotation:
     boxes: list[list[int]] = []
     chains: dict[int, list[int]] = {}
     for thing in root.iterfind("object"):
-        named = [chains.setdefault(_whole(part.text, name), []) for part in thing.iterfind("name")]
+        lists = [chains.setdefault(_whole(part.text, name), []) for part in thing.iterfind("name")]
         corners = thing.find("bndbox")
         if corners is None:
             continue
         box = [_number(corners, side, name) for side in SIDES]
         if not (0 <= box[0] < box[2] <= size[0] and 0 <= box[1] < box[3] <= size[1]):
             raise DataError(f"{name}: box {box} has no area or leaves the image of {size}")
-        for chain in named:
+        for chain in lists:
             chain.append(len(boxes))
         boxes.append(box)
     return Annotation(image, size, boxes, chains)

@@ -56,8 +56,8 @@ def read_json_items(file: Path, parse: Callable[[Any], Item]) -> list[Item]:
     content = _parse_item(file, "", json.loads, read_text(file, most=MOST_ANNOTATIONS))
     if not isinstance(content, list | dict):
         raise DataError(f"{file.name} contains neither a list nor an object; fetch it again")
-    named = content.items() if isinstance(content, dict) else enumerate(content)
-    return _parse_items(file, ((f", item {key!r:.40}", entry) for key, entry in named), parse)
+    entries = content.items() if isinstance(content, dict) else enumerate(content)
+    return _parse_items(file, ((f", item {key!r:.40}", entry) for key, entry in entries), parse)
 
 
 def read_json_lines(file: Path, parse: Callable[[Any], Item]) -> list[Item]:
@@ -66,8 +66,8 @@ def read_json_lines(file: Path, parse: Callable[[Any], Item]) -> list[Item]:
     Raises DataError with the file and the line.
     """
     lines = read_text(file, most=MOST_ANNOTATIONS).split("\n")
-    named = ((f", line {i}", line) for i, line in enumerate(lines, 1) if line.strip())
-    return _parse_items(file, named, lambda line: parse(json.loads(line)))
+    entries = ((f", line {i}", line) for i, line in enumerate(lines, 1) if line.strip())
+    return _parse_items(file, entries, lambda line: parse(json.loads(line)))
 
 
 def said(value: Any) -> str:
@@ -99,8 +99,8 @@ def foil_data(
     columns["foils"] = value_column([item.foils for item in kept])
     columns["category"] = value_column([item.category for item in kept])
     for name in ("cluster", "pair"):
-        if any(own := [getattr(item, name) for item in kept]):
-            columns[name] = value_column(own)
+        if any(values := [getattr(item, name) for item in kept]):
+            columns[name] = value_column(values)
     return _test_data(columns, expected, len(items) - len(kept))
 
 
@@ -131,11 +131,11 @@ def _image_columns(
 
     Each image is stored once, so its features are computed once.
     """
-    distinct = list(dict.fromkeys(name for own in names for name in own))
+    distinct = list(dict.fromkeys(name for group in names for name in group))
     place = {name: i for i, name in enumerate(distinct)}
     stored = pictures(images(distinct), distinct, None)
-    rows = [[place[name] for name in own] for own in names]
-    return [{name: column.select(own) for name, column in stored.items()} for own in rows]
+    rows = [[place[name] for name in group] for group in names]
+    return [{name: column.select(places) for name, column in stored.items()} for places in rows]
 
 
 def _test_data(columns: Mapping[str, Column], expected: int, dropped: int) -> Data:
@@ -147,9 +147,9 @@ def _test_data(columns: Mapping[str, Column], expected: int, dropped: int) -> Da
 
 
 def _parse_items(
-    file: Path, named: Iterable[tuple[str, Any]], parse: Callable[[Any], Item]
+    file: Path, entries: Iterable[tuple[str, Any]], parse: Callable[[Any], Item]
 ) -> list[Item]:
-    items = [_parse_item(file, place, parse, entry) for place, entry in named]
+    items = [_parse_item(file, place, parse, entry) for place, entry in entries]
     if not items:
         raise DataError(f"{file.name} has no item; fetch it again")
     return items

@@ -54,10 +54,10 @@ def visible_folders(folder: Path) -> list[str]:
 
 def files_beside(folder: Path) -> Counter[str]:
     """Return the number of files in a folder by kind, and the number of files in its caches."""
-    there = list(folder.iterdir())
-    files = [path.name for path in there if path.is_file()]
+    paths = list(folder.iterdir())
+    files = [path.name for path in paths if path.is_file()]
     visible, hidden = _without_hidden(files)
-    return count_kinds(visible) + hidden + _cached(folder, [one.name for one in there])
+    return count_kinds(visible) + hidden + _cached(folder, [path.name for path in paths])
 
 
 def count_kinds(names: Iterable[str]) -> Counter[str]:

@@ -130,36 +130,36 @@ def begin(options: RowOptions) -> None:
     begin_reading()
 
 
-def columns_of(options: RowOptions, **own: Named) -> dict[str, list[str]]:
-    """Return the requested columns by kind; `own` contains the source's defaults.
+def columns_of(options: RowOptions, **defaults: Named) -> dict[str, list[str]]:
+    """Return the requested columns by kind; `defaults` contains the source's defaults.
 
     Names are in their normal form. Raises DataError for a name with a control character.
     """
     kinds = [*IMAGES, "label", "item", *TEXTS, *NAMES]
-    named: dict[str, Named] = {"image": "image", "label": "label", **own, **options}  # type: ignore[dict-item]
-    several = {kind: named[kind] for kind in kinds if named.get(kind)}
+    requests: dict[str, Named] = {"image": "image", "label": "label", **defaults, **options}  # type: ignore[dict-item]
+    by_kind = {kind: requests[kind] for kind in kinds if requests.get(kind)}
     columns = {
         kind: [
             plain_name(name, f"the column of the {kind}")
-            for name in ([one] if isinstance(one, str) else one)
+            for name in ([names] if isinstance(names, str) else names)
             if name
         ]
-        for kind, one in several.items()
+        for kind, names in by_kind.items()
     }
     if not columns.get("image"):
         raise DataError("`image` names no column, but rows need images")
     return {kind: names for kind, names in columns.items() if names}
 
 
-def own_columns(columns: Columns, known: Iterable[str], where: str) -> dict[str, str]:
+def own_columns(columns: Columns, headers: Iterable[str], where: str) -> dict[str, str]:
     """Return the source's spelling of each requested column.
 
     Raises DataError, naming `where`, for a missing column, and for two columns of one name.
     """
-    own = [(normal_form(name), name) for name in known]
-    if (twice := first_repeated(form for form, _ in own)) is not None:
+    pairs = [(normal_form(name), name) for name in headers]
+    if (twice := first_repeated(form for form, _ in pairs)) is not None:
         raise DataError(f"{where}: two columns are named {twice!r}")
-    spelled = dict(own)
+    spelled = dict(pairs)
     for kind, names in columns.items():
         for name in names:
             if name not in spelled:
@@ -220,49 +220,49 @@ def data_of_rows(
     """
     read = wanted({name: name for name in splits}, options.get("wanted_splits", ()))
     rows = {name: splits[name]() for name in read}
-    known, given = _Classes(), options.get("classes", ())
+    codes, picks = _Classes(), options.get("classes", ())
     if "label" in columns and classes is not None:
-        known = _listed(classes, given, class_order, f"{listed_in}: the class")
+        codes = _data_classes(classes, picks, class_order, f"{listed_in}: the class")
     elif "label" in columns:
         first = next(iter(splits))
-        labels = () if given else _class_names(rows.get(first) or splits[first](), columns["label"])
-        known = _named(given, labels)
+        labels = () if picks else _class_names(rows.get(first) or splits[first](), columns["label"])
+        codes = _named_classes(picks, labels)
     parts, dropped = {}, Counter[str]()
-    for name, own in rows.items():
-        dropped.update(own.dropped)
-        parts[name] = _split(own, columns, known, options.get("regions"))
+    for name, part in rows.items():
+        dropped.update(part.dropped)
+        parts[name] = _split(part, columns, codes, options.get("regions"))
     require_own_regions(parts)
     data = Data(
         splits=parts,
-        classes=list(known.names),
-        class_order=known.order,
+        classes=list(codes.names),
+        class_order=codes.order,
         dropped=+dropped,
-        notes=known.notes,
+        notes=codes.notes,
     )
     return with_class_words(data, options.get("texts"))
 
 
-def _listed(listed: Sequence[str], given: Sequence[str], order: str, where: str) -> _Classes:
-    """Return classes whose numbers a source gives, in the order of `given` if it is not empty."""
-    names, numbers = number_classes(listed, where)
-    if given:
-        numbers, names = _in_order(given, names, numbers), [*map(normal_form, given)]
+def _data_classes(classes: Sequence[str], picks: Sequence[str], order: str, where: str) -> _Classes:
+    """Return classes whose numbers a source gives, in the order of `picks` if it is not empty."""
+    names, numbers = number_classes(classes, where)
+    if picks:
+        numbers, names = _in_order(picks, names, numbers), [*map(normal_form, picks)]
     what = f"not in 0..{len(numbers) - 1}"
     numbered = {str(i): n for i, n in enumerate(numbers)}
-    return _Classes(names, numbered, LISTED if given else order, _cut([*listed, *given]), what)
+    return _Classes(names, numbered, LISTED if picks else order, _cut([*classes, *picks]), what)
 
 
-def _named(given: Sequence[str], labels: Iterable[str]) -> _Classes:
+def _named_classes(picks: Sequence[str], labels: Iterable[str]) -> _Classes:
     """Return the given classes in their order, or else the classes that labels name."""
-    told = given or sorted(set(labels), key=normal_form)
-    names = number_classes(told).names
+    classes = picks or sorted(set(labels), key=normal_form)
+    names = number_classes(classes).names
     if (twice := first_repeated(names)) is not None:
         raise named_twice(twice)
     # If names are numbers, or one name has two spellings, a number could mean two classes.
-    is_clear = len(names) == len(given) and not any(map(NUMBER.fullmatch, names))
+    is_clear = len(names) == len(picks) and not any(map(NUMBER.fullmatch, names))
     numbers = {str(i): i for i in range(len(names))} if is_clear else {}
     numbers |= {name: i for i, name in enumerate(names)}
-    return _Classes(names, numbers, LISTED if given else "", _cut(told))
+    return _Classes(names, numbers, LISTED if picks else "", _cut(classes))
 
 
 def _class_names(rows: Rows, columns: Sequence[str]) -> list[str]:
@@ -275,9 +275,9 @@ def _class_names(rows: Rows, columns: Sequence[str]) -> list[str]:
     return list(labels)
 
 
-def _in_order(given: Sequence[str], names: Sequence[str], numbers: Sequence[int]) -> list[int]:
-    """Return the numbers of classes in the order of `given`. Raises DataError for other names."""
-    forms = [normal_form(name) for name in given]
+def _in_order(picks: Sequence[str], names: Sequence[str], numbers: Sequence[int]) -> list[int]:
+    """Return the numbers of classes in the order of `picks`. Raises DataError for other names."""
+    forms = [normal_form(name) for name in picks]
     if sorted(forms) != sorted(names) or first_repeated(forms) is not None:
         other = sorted({*forms} ^ {*names}) or forms
         raise DataError(f"`classes` are not the classes that the data list: {other[0]!r:.80}")
@@ -291,23 +291,23 @@ def _cut(names: Iterable[str]) -> list[str]:
     return [f"data: blanks are cut from the ends of {what}"] if cut else []
 
 
-def _split(rows: Rows, columns: Columns, known: _Classes, regions: Path | None) -> Split:
+def _split(rows: Rows, columns: Columns, codes: _Classes, regions: Path | None) -> Split:
     """Return the columns of a split, with `picture` if images have texts or regions.
 
     Regions are found by the images' items or names (see `vlbench.data.pictures`), never by row
     numbers.
     """
-    images, *more = (rows.images(one) for one in (*columns["image"], *columns.get("image_2", ())))
-    said = {kind: _read(rows, kind, columns[kind], known) for kind in columns if kind not in IMAGES}
-    said |= _named_answers(rows, columns.get("option", ()), said.get("answer", ()))
-    if items := said.pop("item", []):
+    images, *more = (rows.images(name) for name in (*columns["image"], *columns.get("image_2", ())))
+    data = {kind: _read(rows, kind, columns[kind], codes) for kind in columns if kind not in IMAGES}
+    data |= _named_answers(rows, columns.get("option", ()), data.get("answer", ()))
+    if items := data.pop("item", []):
         images = replace(images, names=items)
-    if not said.keys() & OWN and not more:
-        images, said = _by_image(images, said)
+    if not data.keys() & OWN and not more:
+        images, data = _by_image(images, data)
     if items and (twice := first_repeated(images.names)) is not None:
         raise DataError(f"{rows.name}: two rows have the item {twice!r} but different images")
     made = {"image": images}
-    for kind, values in said.items():
+    for kind, values in data.items():
         if kind in TEXTS:
             made[kind] = value_column([first for first, *_ in values], "text")
             made[TEXTS[kind]] = value_column(values)
@@ -318,18 +318,18 @@ def _split(rows: Rows, columns: Columns, known: _Classes, regions: Path | None) 
             f"{rows.name}: the images have no names, so their regions cannot be found; give the "
             "column of names as `item`"
         )
-    if regions or said.keys() & TEXTS:
+    if regions or data.keys() & TEXTS:
         made |= _pictures([images, *more], regions)
     return Split(made)
 
 
-def _read(rows: Rows, kind: str, columns: Sequence[str], known: _Classes) -> list[Any]:
+def _read(rows: Rows, kind: str, columns: Sequence[str], codes: _Classes) -> list[Any]:
     """Return the rows' values in columns of a kind. Raises DataError with the row."""
     values = []
     for row, cells in enumerate(zip(*(rows.cells[column] for column in columns), strict=True)):
         try:
             _refuse_surrogates(columns, cells)
-            values.append(_texts(kind, cells) if kind in TEXTS else _value(kind, cells[0], known))
+            values.append(_texts(kind, cells) if kind in TEXTS else _value(kind, cells[0], codes))
         except ValueError as error:
             raise DataError(f"{rows.where(row)}{error}") from None
     return values
@@ -346,10 +346,10 @@ def _refuse_surrogates(columns: Sequence[str], cells: Sequence[Any]) -> None:
 
 def _texts(kind: str, cells: Sequence[Any]) -> list[str]:
     """Return the texts in cells of texts or of lists of texts, without blank texts."""
-    said = [one for cell in cells for one in (cell if isinstance(cell, list) else [cell])]
-    if wrong := [one for one in said if one is not None and not isinstance(one, str)]:
+    parts = [part for cell in cells for part in (cell if isinstance(cell, list) else [cell])]
+    if wrong := [part for part in parts if part is not None and not isinstance(part, str)]:
         raise ValueError(f": the {kind} is {wrong[0]!r:.40}, not a text")
-    if not (texts := [one for one in said if one and one.strip()]):
+    if not (texts := [part for part in parts if part and part.strip()]):
         raise ValueError(f" has no {kind}")
     return texts
 
@@ -365,19 +365,19 @@ def _named_answers(
     """
     if not columns or not answers:
         return {}
-    named = [column.upper() for column in columns]
-    are_letters = len(named) > 1 and all(LETTERS.find(name) >= 0 for name in named)
+    heads = [column.upper() for column in columns]
+    are_letters = len(heads) > 1 and all(LETTERS.find(name) >= 0 for name in heads)
     cells = zip(*(rows.cells[column] for column in columns), strict=True)
-    found = []
-    for row, (own, given) in enumerate(zip(cells, answers, strict=True)):
-        lists = [cell if isinstance(cell, list) and cell else [cell or ""] for cell in own]
-        several = [*chain(*lists)]
-        options = dict(zip(named if are_letters else LETTERS, several, strict=False))
+    right = []
+    for row, (fields, targets) in enumerate(zip(cells, answers, strict=True)):
+        lists = [cell if isinstance(cell, list) and cell else [cell or ""] for cell in fields]
+        texts = [*chain(*lists)]
+        options = dict(zip(heads if are_letters else LETTERS, texts, strict=False))
         try:
-            found.append([_named_answer(options, answer) for answer in given])
+            right.append([_named_answer(options, answer) for answer in targets])
         except ValueError as error:
             raise DataError(f"{rows.where(row)}: the answer {error}") from None
-    return {"answer": found}
+    return {"answer": right}
 
 
 def _named_answer(options: Mapping[str, str | None], answer: str) -> str:
@@ -388,19 +388,19 @@ def _named_answer(options: Mapping[str, str | None], answer: str) -> str:
     if not text or not text.strip():
         raise ValueError(f"is {answer!r:.20}, but that option is empty")
     others = [option for option in options.values() if option and option != text]
-    if any(normal_form(one).casefold() == normal_form(answer).casefold() for one in others):
+    if any(normal_form(other).casefold() == normal_form(answer).casefold() for other in others):
         raise ValueError(f"{answer!r:.20} is the letter of one option and the text of another")
     return text
 
 
-def _value(kind: str, cell: Any, known: _Classes) -> Any:
+def _value(kind: str, cell: Any, codes: _Classes) -> Any:
     """Return a class's number, or the single text of an example; numbers become texts."""
     if kind == "label":
         name = normal_form(str(cell))
-        if cell is None or name not in known.numbers:
-            told = f"the label is {cell!r:.40}, {known.range}"
-            raise ValueError(f": {told if known.range else unknown('class', name, known.numbers)}")
-        return known.numbers[name]
+        if cell is None or name not in codes.numbers:
+            why = f"the label is {cell!r:.40}, {codes.range}"
+            raise ValueError(f": {why if codes.range else unknown('class', name, codes.numbers)}")
+        return codes.numbers[name]
     if kind == "item" and cell is None:
         raise ValueError(": the item is missing")
     if kind != "item" and (type(cell) not in (str, int) or not str(cell).strip()):
@@ -408,29 +408,29 @@ def _value(kind: str, cell: Any, known: _Classes) -> Any:
     return str(cell) if kind in ("item", "caption_2") else plain_name(str(cell), f"the {kind}")
 
 
-def _by_image(images: Column, said: dict[str, list[Any]]) -> tuple[Column, dict[str, list[Any]]]:
+def _by_image(images: Column, data: dict[str, list[Any]]) -> tuple[Column, dict[str, list[Any]]]:
     """Return rows of one image as one row, with all texts, in the order of first occurrence.
 
     Rows are of one image if content, name and label are equal. Labelled rows without names are
     not joined: they may be several examples.
     """
-    nameless = "label" in said and not images.names
-    if not said.keys() & TEXTS or nameless or not images.digests:
-        return images, said
+    nameless = "label" in data and not images.names
+    if not data.keys() & TEXTS or nameless or not images.digests:
+        return images, data
     groups: dict[tuple[Any, ...], list[int]] = {}
-    alike = [own for kind, own in said.items() if kind not in TEXTS]
+    alike = [values for kind, values in data.items() if kind not in TEXTS]
     for row, key in enumerate(
         zip(*filter(None, [images.digests, images.names, *alike]), strict=True)
     ):
         groups.setdefault(key, []).append(row)
     if len(groups) == len(images):
-        return images, said
+        return images, data
     same = list(groups.values())
     joined = {
-        kind: [[*chain(*(own[row] for row in rows))] for rows in same]
+        kind: [[*chain(*(values[row] for row in rows))] for rows in same]
         if kind in TEXTS
-        else [own[rows[0]] for rows in same]
-        for kind, own in said.items()
+        else [values[rows[0]] for rows in same]
+        for kind, values in data.items()
     }
     return images_at(images, [rows[0] for rows in same]), joined
 
@@ -439,8 +439,8 @@ def _pictures(images: Sequence[Column], regions: Path | None) -> dict[str, Colum
     """Return `picture`, `picture_2` and so on for the images of rows, and their columns."""
     features = region_features(regions) if regions else None
     columns: dict[str, Column] = {}
-    for number, one in enumerate(images, 1):
-        shown = pictures(one, one.names or one.examples().ids, features)
+    for number, image in enumerate(images, 1):
+        parts = pictures(image, image.names or image.examples().ids, features)
         end = "" if number == 1 else f"_{number}"
-        columns |= {f"{kind}{end}": column for kind, column in shown.items()}
+        columns |= {f"{kind}{end}": column for kind, column in parts.items()}
     return columns

@@ -90,9 +90,9 @@ def images(
     else:
         raise absent
     columns = columns_of(options)
-    opened = {name: _join_parts(tables, known, columns) for name, known in splits.items()}
+    opened = {name: _join_parts(tables, split, columns) for name, split in splits.items()}
     classes = _classes(opened, splits, columns["label"][0]) if "label" in columns else None
-    rows = {name: partial(_rows, one, splits[name], columns) for name, one in opened.items()}
+    rows = {name: partial(_rows, part, splits[name], columns) for name, part in opened.items()}
     return data_of_rows(options, columns, rows, classes=classes)
 
 
@@ -113,13 +113,13 @@ def _local(
         raise DataError(
             f"{root.name} contains neither parquet files nor the files that save_to_disk writes"
         )
-    own = {name: files_of_split(files, name) for name in splits.values()}
+    by_split = {name: files_of_split(files, name) for name in splits.values()}
     others: dict[str, list[SplitFile]] = {
-        split_of(one): [] for one in files if split_of(one) not in own
+        split_of(file): [] for file in files if split_of(file) not in by_split
     }
     return others | {
         name: [SplitFile(file.as_posix(), _map_parquet(root / file, cache_dir)) for file in parts]
-        for name, parts in own.items()
+        for name, parts in by_split.items()
         if parts
     }
 
@@ -127,7 +127,7 @@ def _local(
 def _read_file_names(root: Path, name: str, names: Callable[[Any], list[Any]]) -> list[str]:
     """Return the file names in a JSON file. Raises DataError for an unsafe name."""
     try:
-        files = [str(one) for one in names(json.loads(read_text(root / name, name)))]
+        files = [str(entry) for entry in names(json.loads(read_text(root / name, name)))]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise DataError(f"{name} was not written by save_to_disk ({error!r:.200})") from error
     for file in files:
@@ -146,7 +146,7 @@ def _find_saved_parts(root: Path, split: str) -> list[SplitFile]:
     parts = []
     state = f"{split}/state.json"
     for file in _read_file_names(
-        root, state, lambda content: [one["filename"] for one in content["_data_files"]]
+        root, state, lambda content: [entry["filename"] for entry in content["_data_files"]]
     ):
         name = f"{split}/{file}"
         try:
@@ -189,9 +189,9 @@ def _join_parts(tables: Mapping[str, Sequence[SplitFile]], name: str, columns: C
         raise DataError(f"{files} do not have the same columns: {error}") from error
     # Only columns of all files: datasets has no value for the rows of a file without a column.
     first, *others = (part.rows.column_names for part in parts)
-    known = [column for column in first if all(column in other for other in others)]
+    shared = [column for column in first if all(column in other for other in others)]
     where = partial(row_name, [(part.name, len(part.rows)) for part in parts])
-    return Opened(rows, own_columns(columns, known, name), where)
+    return Opened(rows, own_columns(columns, shared, name), where)
 
 
 def _classes(
@@ -201,25 +201,25 @@ def _classes(
 
     Raises DataError if the lists of the splits differ.
     """
-    kinds = [one.rows.features[one.columns[label]] for one in opened.values()]
-    listed: list[Any] = [getattr(kind, "names", None) for kind in kinds]
-    if any(names != listed[0] for names in listed):
+    kinds = [split.rows.features[split.columns[label]] for split in opened.values()]
+    lists: list[Any] = [getattr(kind, "names", None) for kind in kinds]
+    if any(names != lists[0] for names in lists):
         where = ", ".join(splits.values())
         raise DataError(f"{where}: the column {label} is not of one ClassLabel type in all splits")
-    return None if listed[0] is None else [str(name) for name in listed[0]]
+    return None if lists[0] is None else [str(name) for name in lists[0]]
 
 
 def _rows(opened: Opened, name: str, columns: Columns) -> Rows:
     """Return the rows of a table, whose images are read one at a time."""
     from datasets import Image  # noqa: PLC0415 - see _local
 
-    table, own, where = opened
+    table, spellings, where = opened
 
     def images_in(column: str) -> Column:
-        if not isinstance(kind := table.features[own[column]], Image):
+        if not isinstance(kind := table.features[spellings[column]], Image):
             raise DataError(f"{name}: the column {column} contains {kind}, not images")
-        return cell_images(table, own[column], where)
+        return cell_images(table, spellings[column], where)
 
     pictured = {*columns["image"], *columns.get("image_2", ())}
-    read = {one for one in chain(*columns.values()) if one not in pictured}
-    return Rows(name, {one: table[own[one]][:] for one in read}, images_in, where)
+    read = {column for column in chain(*columns.values()) if column not in pictured}
+    return Rows(name, {column: table[spellings[column]][:] for column in read}, images_in, where)

@@ -210,15 +210,15 @@ def cell_images(table: Any, column: str, where: Callable[[int], str]) -> Column:
     cells = table.cast_column(column, Image(decode=False)).select_columns([column])
     source = Cells(cells, column, where)
 
-    def found(_: Path) -> str:
+    def digests(_: Path) -> str:
         return json.dumps([encoded_digest(*source[row]) for row in range(len(source))])
 
     files = [Path(file["filename"]) for file in table.cache_files]
     if not files:  # a table in memory
         return streamed_images(source)
     how = json.dumps([HOW, column, len(table), *file_digests(files, "bytes")])
-    (known,) = file_digests(files[:1], how, found)
-    return streamed_images(source, json.loads(known))
+    (text,) = file_digests(files[:1], how, digests)
+    return streamed_images(source, json.loads(text))
 
 
 def _split(table: Any, source: HubSet, name: str, classes: int) -> Split:

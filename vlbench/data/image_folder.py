@@ -85,7 +85,7 @@ def image_folder(
             )
         folders = {"train": train, "test": test} if (root / train).is_dir() else {"test": test}
         classes = visible_folders(root / next(iter(folders.values())))
-        splits = {name: partial(_rows, root, one, classes) for name, one in folders.items()}
+        splits = {name: partial(_rows, root, folder, classes) for name, folder in folders.items()}
     own_columns(columns, ["image", "label"], root.name)
     order = OUTPUT_NUMBERS if class_numbers_are_outputs else ""
     data = data_of_rows(options, columns, splits, classes=classes, class_order=order)
@@ -110,21 +110,21 @@ def _in_halves(
         images[name] += _images(root, folder, others)
     others += files_beside(root)
     # Copies of an image are in one half, so that no test image is a train image.
-    same = [same_images(Split({"image": file_images(root, own)})) for own in images.values()]
+    same = [same_images(Split({"image": file_images(root, names)})) for names in images.values()]
     pairs = zip(images.items(), same, strict=True)
     few = [
-        f"{name} ({len(own)}{' different' * (len(files) > len(own))})"
-        for (name, files), own in pairs
-        if len(own) < FEWEST
+        f"{name} ({len(groups)}{' different' * (len(files) > len(groups))})"
+        for (name, files), groups in pairs
+        if len(groups) < FEWEST
     ]
     if few or not classes:
         problem = f"too few images of {', '.join(few)}" if few else "no folders of classes"
         raise DataError(f"{root.name} has {problem}; train and test need one image per class each")
     rng, halves = np.random.default_rng(seed), dict[str, list[tuple[str, int]]](train=[], test=[])
-    for (name, files), own in zip(images.items(), same, strict=True):
-        drawn, label = np.array_split(rng.permutation(len(own)), 2), forms.index(name)
+    for (name, files), groups in zip(images.items(), same, strict=True):
+        drawn, label = np.array_split(rng.permutation(len(groups)), 2), forms.index(name)
         for split, half in zip(halves, drawn, strict=True):
-            rows = sorted(i for image in half for i in own[image])
+            rows = sorted(i for image in half for i in groups[image])
             halves[split] += [(files[row], label) for row in rows]
     splits = {name: partial(_labelled, root, name, half) for name, half in halves.items()}
     return {**splits}, dropped_files(others, "images of a class")
@@ -135,23 +135,23 @@ def _rows(root: Path, folder: str, classes: Sequence[str]) -> Rows:
 
     Raises DataError for a folder without classes, an unknown class and a class without images.
     """
-    own = {name: normal_form(name) for name in visible_folders(root / folder)}
+    folders = {name: normal_form(name) for name in visible_folders(root / folder)}
     forms, others = [normal_form(name) for name in classes], Counter[str]()
-    if not own:
+    if not folders:
         raise DataError(f"'{folder}' has no class folders; put images at {folder}/<class>/<image>")
-    unknown = [name for name in own.values() if name not in forms]
+    unknown = [name for name in folders.values() if name not in forms]
     if unknown:
         raise DataError(
             f"'{folder}' has the class '{unknown[0]}', which the train folder does not have"
         )
-    files = [(name, _images(root, f"{folder}/{name}", others)) for name in own]
+    files = [(name, _images(root, f"{folder}/{name}", others)) for name in folders]
     others += files_beside(root / folder)
     empty = [name for name, images in files if not images]
     if empty:
         raise DataError(f"'{folder}/{empty[0]}' contains no image; add images or remove the folder")
     labelled = list[tuple[str, int]]()
     for name, images in files:
-        label = forms.index(own[name])
+        label = forms.index(folders[name])
         labelled += [(image, label) for image in images]
     return _labelled(root, folder, labelled, dropped_files(others, "images of a class"))
 

@@ -45,7 +45,7 @@ def imagenet(*, root: Path, train: bool = False) -> Data:
     require_files(f"ImageNet's {SYNSETS}", HOME, root / SYNSETS)
     begin_reading()
     synsets = _synsets(root / SYNSETS)
-    splits = {split: _split(root, found, synsets) for split, found in names.items()}
+    splits = {split: _split(root, files, synsets) for split, files in names.items()}
     expected = {split: EXPECTED[split] for split in splits}
     classes = list(synsets.values())
     return Data(splits=splits, classes=classes, expected=expected, class_order="imagenet")
@@ -91,13 +91,13 @@ def _synsets(path: Path) -> dict[str, str]:
 def _wnids(root: Path, names: list[str]) -> dict[str, str]:
     """Return the wnid of each image: from its folder, its name, or a list of labels."""
     matches = {name: re.search(r"(?:^|/)(n\d{8})[_/][^/]*$", name) for name in names}
-    known = {name: match[1] for name, match in matches.items() if match}
-    others = [name for name in names if name not in known]
-    listed = _read_val_classes(root) if others else {}
-    unknown = [name for name in others if PurePosixPath(name).stem not in listed]
+    wnids = {name: match[1] for name, match in matches.items() if match}
+    others = [name for name in names if name not in wnids]
+    classes = _read_val_classes(root) if others else {}
+    unknown = [name for name in others if PurePosixPath(name).stem not in classes]
     if unknown:
         raise DataError(f"{unknown[0]} has no wnid in its name, its folder or a list of labels")
-    return known | {name: listed[PurePosixPath(name).stem] for name in others}
+    return wnids | {name: classes[PurePosixPath(name).stem] for name in others}
 
 
 def _read_val_classes(root: Path) -> dict[str, str]:

@@ -102,19 +102,19 @@ def file_images(root: Path, names: Sequence[str], *, listed: str = "") -> Column
     the file relative to `root`, because a result may quote them.
     """
     # Unlike Path.is_file, os.path.isfile returns False for an invalid file name.
-    there = map(os.path.isfile, _paths(root, names))
-    absent = [name for name, is_file in zip(names, there, strict=True) if not is_file]
+    exists = map(os.path.isfile, _paths(root, names))
+    absent = [name for name, is_file in zip(names, exists, strict=True) if not is_file]
     if absent:
         which = f"{len(absent)} of {len(names)} images{listed and f' in {listed}'} are"
         raise DataError(f"{absent[0]:.200} is missing ({which}); fetch the images")
     pixels, encoded = list[str](), list[str]()
     for name in names:
         (pixels if name.lower().endswith(LOSSLESS) else encoded).append(name)
-    known = _file_digests(root, pixels, "rgb pixels", partial(_filepixels_digest, root))
-    known |= _file_digests(root, encoded, "bytes", partial(_file_bytes_digest, root))
+    digests = _file_digests(root, pixels, "rgb pixels", partial(_filepixels_digest, root))
+    digests |= _file_digests(root, encoded, "bytes", partial(_file_bytes_digest, root))
     decode, measure = partial(read_image, root), partial(_size_in_file, root)
     stored = DecodedImages(list(names), decode, measure)
-    return replace(image_column(stored, [known[name] for name in names]), names=list(names))
+    return replace(image_column(stored, [digests[name] for name in names]), names=list(names))
 
 
 def sized_images(
@@ -126,10 +126,10 @@ def sized_images(
     and their sizes are stored like digests.
     """
     images = file_images(root, names, listed=listed)
-    known = _file_digests(root, names, "size", partial(_file_size, root))
+    texts = _file_digests(root, names, "size", partial(_file_size, root))
     for name, (width, height) in zip(names, sizes, strict=True):
-        if known[name] != f"{width}x{height}":
-            message = f"{name} is {known[name]} pixels, but {width}x{height} in {sized_in}"
+        if texts[name] != f"{width}x{height}":
+            message = f"{name} is {texts[name]} pixels, but {width}x{height} in {sized_in}"
             raise DataError(f"{message}; fetch both again")
     return images
 
@@ -295,12 +295,12 @@ def images_at(images: Column, rows: Sequence[int]) -> Column:
 def _file_digests(
     root: Path, names: Sequence[str], how: str, compute: Callable[[Path], str]
 ) -> dict[str, str]:
-    known: dict[str, str] = {}
+    digests: dict[str, str] = {}
     # In parts: finished parts are stored, and a million paths and stats take half a gigabyte.
     for start in range(0, len(names), AT_ONCE):
         part = names[start : start + AT_ONCE]
-        known.update(zip(part, file_digests(_paths(root, part), how, compute), strict=True))
-    return known
+        digests.update(zip(part, file_digests(_paths(root, part), how, compute), strict=True))
+    return digests
 
 
 def _paths(root: Path, names: Sequence[str]) -> list[str]:

@@ -121,13 +121,13 @@ def _load(
     rows = _read(file, source.row)
     features = region_features(regions, numbered=True) if regions else None
     described = dict.fromkeys(with_regions, features)
-    shown = {
+    images = {
         name: _pictures(source, rows[name], root, described.get(name))
         for name in pictured
         if rows[name]
     }
     splits = {
-        name: Split({**shown.get(name, {}), **_captions(own)}) for name, own in rows.items() if own
+        name: Split({**images.get(name, {}), **_captions(own)}) for name, own in rows.items() if own
     }
     return Data(splits=splits, expected=source.expected)
 

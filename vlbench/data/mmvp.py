@@ -57,17 +57,17 @@ def mmvp(*, root: Path, pixels: bool = True) -> Data:
     begin_reading()
     rows = _read(root / TABLE)
     names = [f"{row.number}.jpg" for row in rows]
-    shown = published_images("MMVP", root / IMAGES, names, listed=TABLE, absent=absent)
-    split = pictures(shown, names, None)
+    column = published_images("MMVP", root / IMAGES, names, listed=TABLE, absent=absent)
+    split = pictures(column, names, None)
     split["question"] = value_column([row.question for row in rows], "text")
     split["options"] = value_column([row.options for row in rows])
     split["right_answers"] = value_column([[row.answer] for row in rows])
     for name in ("pair", "cluster"):
         split[name] = value_column([str((row.number + 1) // 2) for row in rows])
-    given = {row.number: row.answer for row in rows if row.number in PUBLISHED}
-    known = {"as first published": PUBLISHED, "as corrected later": CORRECTED}
+    answers = {row.number: row.answer for row in rows if row.number in PUBLISHED}
+    versions = {"as first published": PUBLISHED, "as corrected later": CORRECTED}
     version = next(
-        (name for name, labels in known.items() if labels == given), "of neither version"
+        (name for name, labels in versions.items() if labels == answers), "of neither version"
     )
     notes = [f"labels of {', '.join(map(str, PUBLISHED))}: {version}"]
     return Data(splits={"test": Split(split)}, expected={"test": COUNT}, notes=notes)

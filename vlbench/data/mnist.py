@@ -141,8 +141,8 @@ def _shape(file: IO[Any], name: str, item: tuple[int, ...]) -> tuple[int, ...]:
         raise DataError(f"{name} is cut off in its header; fetch it again")
     shape = tuple(np.frombuffer(header, ">u4").tolist())
     if shape[1:] != item:
-        wanted = "x".join(map(str, item))
-        raise DataError(f"{name}: images of {shape[1:]} pixels, not {wanted}")
+        size = "x".join(map(str, item))
+        raise DataError(f"{name}: images of {shape[1:]} pixels, not {size}")
     if shape[0] > MOST:
         raise DataError(f"{name} declares {shape[0]} items, but the set has at most {MOST}")
     return shape

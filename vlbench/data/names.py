@@ -62,7 +62,7 @@ def case_notes(what: str, texts: Iterable[str]) -> list[str]:
     spellings: dict[str, set[str]] = {}
     for form in map(normal_form, texts):
         spellings.setdefault(form.casefold(), set()).add(form)
-    alike = [sorted(several) for several in spellings.values() if len(several) > 1]
+    alike = [sorted(forms) for forms in spellings.values() if len(forms) > 1]
     if not alike:
         return []
     count = counted(sum(map(len, alike)), "text")
@@ -101,13 +101,13 @@ def number_classes(names: Iterable[str], what: str = "the class") -> NumberedCla
     A name that occurs twice in one spelling is two classes, as in ImageNet's list. Raises
     DataError for names that differ in blanks at their ends, and for control characters.
     """
-    given, before = Counter[str](), dict[tuple[str, int], tuple[int, str]]()
+    counts, before = Counter[str](), dict[tuple[str, int], tuple[int, str]]()
     numbers = []
     for name in names:
         form = plain_name(name, what)
-        number, first = before.setdefault((form, given[name]), (len(before), composed(name)))
+        number, first = before.setdefault((form, counts[name]), (len(before), composed(name)))
         if first != composed(name):
             raise named_twice(form)
-        given[name] += 1
+        counts[name] += 1
         numbers.append(number)
     return NumberedClasses([form for form, _ in before], numbers)

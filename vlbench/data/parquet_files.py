@@ -60,10 +60,10 @@ def _read_in_batches(
     groups = [source.metadata.row_group(i) for i in range(source.metadata.num_row_groups)]
     longest = max((abs(group.total_byte_size) for group in groups), default=0)
     rows = min(MOST_ROWS, max(1, _allowed(file) // max(1, longest)))
-    batches, taken = [], 0
+    batches, size = [], 0
     for batch in source.iter_batches(rows, columns=columns, use_threads=False):
-        taken += batch.nbytes
-        _require(taken, file)
+        size += batch.nbytes
+        _require(size, file)
         batches.append(batch)
     schema = batches[0].schema if batches else source.read(columns).schema
     return pa.Table.from_batches(batches, schema)
@@ -99,10 +99,10 @@ def _is_text(leaf: Any) -> bool:
     return bool(leaf.physical_type == "BYTE_ARRAY") and not is_number
 
 
-def _require(taken: int, file: IO[bytes]) -> None:
-    if taken > _allowed(file):
+def _require(size: int, file: IO[bytes]) -> None:
+    if size > _allowed(file):
         raise ValueError(
-            f"its {file.seek(0, 2)} bytes unpack to over {taken >> 20} MB; the file is broken "
+            f"its {file.seek(0, 2)} bytes unpack to over {size >> 20} MB; the file is broken "
             "or malicious"
         )
 

@@ -53,8 +53,8 @@ def require_own_regions(splits: Mapping[str, Split]) -> None:
     stored = [
         (name, rows["regions"].stored) for name, rows in splits.items() if "regions" in rows.columns
     ]
-    own = [(f" of {name}", one) for name, one in stored if isinstance(one, _RegionsOfImages)]
-    _require_one_image_each(own)
+    parts = [(f" of {name}", one) for name, one in stored if isinstance(one, _RegionsOfImages)]
+    _require_one_image_each(parts)
 
 
 def _require_one_image_each(parts: Sequence[tuple[str, _RegionsOfImages]]) -> None:
@@ -62,11 +62,11 @@ def _require_one_image_each(parts: Sequence[tuple[str, _RegionsOfImages]]) -> No
     seen: dict[str, tuple[str, str]] = {}
     for part, stored in parts:
         for name, key, content in zip(stored.names, stored.keys, stored.contents(), strict=True):
-            named = f"{name}{part}"
-            other, known = seen.setdefault(key, (named, content))
-            if known != content:
+            label = f"{name}{part}"
+            before, old = seen.setdefault(key, (label, content))
+            if old != content:
                 raise DataError(
-                    f"{stored.features.name}: the images {other} and {named} would both have the "
+                    f"{stored.features.name}: the images {before} and {label} would both have the "
                     f"regions of {key}; give each image a different name, such as an `item`"
                 )
 

@@ -54,26 +54,26 @@ def pope(*, root: Path, images: Path, pixels: bool = True) -> Data:
     require_files("POPE", HOME, *files.values())
     absent = require_images("COCO's val2014", COCO_VAL2014, images, pixels=pixels)
     begin_reading()
-    asked = [(name, one) for name, file in files.items() for one in read_json_lines(file, _asked)]
-    names = list(dict.fromkeys(one.image for _, one in asked))
+    entries = [(name, one) for name, file in files.items() for one in read_json_lines(file, _item)]
+    names = list(dict.fromkeys(entry.image for _, entry in entries))
     listed = f"coco_pope_{NEGATIVES[0]}.json to coco_pope_{NEGATIVES[-1]}.json"
-    shown = published_images("COCO val2014", images, names, listed=listed, absent=absent)
-    stored = pictures(shown, names, None)
+    source = published_images("COCO val2014", images, names, listed=listed, absent=absent)
+    stored = pictures(source, names, None)
     place = {name: i for i, name in enumerate(names)}
-    rows = [place[one.image] for _, one in asked]
+    rows = [place[entry.image] for _, entry in entries]
     split = {name: column.select(rows) for name, column in stored.items()}
-    split["question"] = value_column([one.text for _, one in asked], "text")
-    split["options"] = value_column([["yes", "no"]] * len(asked))
-    split["right_answers"] = value_column([[one.answer] for _, one in asked])
-    split["category"] = value_column([name for name, _ in asked])
-    is_first = sum(name == "random" for name, _ in asked) == FIRST_RANDOM
+    split["question"] = value_column([entry.text for _, entry in entries], "text")
+    split["options"] = value_column([["yes", "no"]] * len(entries))
+    split["right_answers"] = value_column([[entry.answer] for _, entry in entries])
+    split["category"] = value_column([name for name, _ in entries])
+    is_first = sum(name == "random" for name, _ in entries) == FIRST_RANDOM
     edition = "first, with 2,910 random questions" if is_first else "with 3,000 random questions"
     expected = (len(NEGATIVES) - 1) * EACH + (FIRST_RANDOM if is_first else EACH)
     notes = [f"POPE's edition: {edition}"]
     return Data(splits={"test": Split(split)}, expected={"test": expected}, notes=notes)
 
 
-def _asked(entry: Mapping[str, Any]) -> _Asked:
+def _item(entry: Mapping[str, Any]) -> _Asked:
     answer = said(entry["label"])
     if answer not in ("yes", "no"):
         raise ValueError(f"the label {answer!r:.40} is neither yes nor no")

@@ -55,14 +55,14 @@ def recorded_items(*, recording: Mapping[str, Any] | None = None) -> Data:
     absent = DataAbsent("the images of a log", "the benchmark's own source", "no place: unused")
     columns = {
         "image": named_images("items of a log", names, None, absent),
-        "question": value_column([one.question for one in says], "text"),
-        "options": value_column([list(one.options) for one in says]),
-        "right_answers": value_column([[one] for one in right]),
+        "question": value_column([item.question for item in says], "text"),
+        "options": value_column([list(item.options) for item in says]),
+        "right_answers": value_column([[option] for option in right]),
     }
-    if any(one.category for one in says):
-        columns["category"] = value_column([one.category or "without category" for one in says])
-    if all(one.image for one in says):
-        columns["cluster"] = value_column([one.image for one in says])
+    if any(item.category for item in says):
+        columns["category"] = value_column([item.category or "without category" for item in says])
+    if all(item.image for item in says):
+        columns["cluster"] = value_column([item.image for item in says])
     else:
         notes.append(NO_IMAGES)
     return Data(splits={"test": Split(columns)}, notes=[OWN_KEY, *notes])
@@ -85,7 +85,7 @@ def _right_option(record: Record, name: str) -> str:
     """Return the right option of a record's item: given as its text, letter, or index from 0."""
     says, where = record.says, f"{record.file}, item {name:.60}"
     needed = {"question": says.question, "options": says.options, "right answer": says.target}
-    if lacking := [what for what, own in needed.items() if not own]:
+    if lacking := [what for what, text in needed.items() if not text]:
         raise DataError(f"{where}: {lacking[0]} not found; a log of items has {NEEDED}")
     options, stated = says.options, says.target.strip()
     # Harnesses with documents may write an index.

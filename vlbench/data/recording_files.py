@@ -119,8 +119,8 @@ def answer_files(path: Path) -> list[Path]:
 
     Raises SpecError if there is none, and DataError for two runs of one task.
     """
-    found = [path] if path.is_file() else sorted(path.rglob("*"))
-    files = [one for one in found if one.is_file() and one.suffix.lower() in KINDS]
+    paths = [path] if path.is_file() else sorted(path.rglob("*"))
+    files = [file for file in paths if file.is_file() and file.suffix.lower() in KINDS]
     if path.is_dir():
         files = [file for file in files if all(map(is_visible, file.relative_to(path).parts))]
         files = [file for file in files if not SUMMARY.search(file.name)]
@@ -136,7 +136,7 @@ def _refuse_two_runs(root: Path, files: Sequence[Path]) -> None:
     for file in files:
         task = DATE.sub("", file.name)
         if task != file.name and (other := runs.setdefault(task, file)) != file:
-            names = " and ".join(str(one.relative_to(root)) for one in (other, file))
+            names = " and ".join(str(path.relative_to(root)) for path in (other, file))
             raise DataError(f"two runs of one task: {names}; give the path of one of them")
 
 
@@ -153,14 +153,14 @@ def name_order(name: str) -> tuple[int, str]:
 
 def columns_of(arguments: Mapping[str, Any]) -> Columns:
     """Return the columns that arguments of the adapter `recorded:Recorded` name."""
-    named = {key: arguments[key] for key in Columns._fields if key in arguments}
-    several = {key: split_names(named[key]) for key in {"texts", "scores"} & {*named}}
-    return Columns(**named | several)
+    values = {key: arguments[key] for key in Columns._fields if key in arguments}
+    lists = {key: split_names(values[key]) for key in {"texts", "scores"} & {*values}}
+    return Columns(**values | lists)
 
 
-def split_names(given: str | Sequence[str]) -> tuple[str, ...]:
+def split_names(names: str | Sequence[str]) -> tuple[str, ...]:
     """Return the names of several columns, which a text separates by "|"."""
-    return tuple(given.split("|") if isinstance(given, str) else given)
+    return tuple(names.split("|") if isinstance(names, str) else names)
 
 
 def read_records(
@@ -199,8 +199,8 @@ def _objects(
     if DOC in names and SAID in names:
         yield from _log(file, rows, columns, notes)
     elif {*names} >= OF_LLAVA:
-        asked = _asked_by_llava(columns.questions, dropped) if columns.questions else {}
-        yield from _llava(file, rows, asked)
+        questions = _asked_by_llava(columns.questions, dropped) if columns.questions else {}
+        yield from _llava(file, rows, questions)
     elif _has_items(names, columns):
         _note_columns(file, names, _columns_of_items(names, columns), notes)
         yield from _items(file, rows, columns)
@@ -226,8 +226,8 @@ def _has_items(names: Sequence[str], columns: Columns) -> bool:
 
 def _reply_column(names: Sequence[str], columns: Columns) -> str:
     """Return the column of the replies of a table that contains its items; empty if none."""
-    known = REPLIES if columns.answer == RIGHT else (columns.answer,)
-    return next((name for name in known if name in names), "")
+    candidates = REPLIES if columns.answer == RIGHT else (columns.answer,)
+    return next((name for name in candidates if name in names), "")
 
 
 def is_sugar_crepe(path: Path) -> bool:
@@ -272,7 +272,7 @@ def _blink(file: Path, entries: Sequence[Any]) -> Iterator[Record]:
 
     for place, entry in enumerate(entries):
         try:
-            name, said = entry["idx"], str(entry["full_prediction"])
+            name, answer = entry["idx"], str(entry["full_prediction"])
             letters = options_of(name)
             read = str(entry["prediction"]).strip("()")
             reading = letters.index(read) if read in letters else -1
@@ -282,7 +282,7 @@ def _blink(file: Path, entries: Sequence[Any]) -> Iterator[Record]:
             raise DataError(f"{file.name}, item {place + 1} of val: {why:.200}") from error
         says, about = Says(target=target), (name, tuple(letters))
         order = tuple(range(len(letters)))
-        yield Record(about, order, _text(said), file.name, says, reading=reading)
+        yield Record(about, order, _text(answer), file.name, says, reading=reading)
 
 
 def labels_of(path: Path) -> str:
@@ -304,20 +304,20 @@ def _table(file: Path, columns: Columns, notes: list[str]) -> Iterator[Record]:
     """Yield the answers of a table, read as any table of one's own; or a row's own replies."""
     from vlbench.data.table import column_names, read_cells  # noqa: PLC0415 - imports pyarrow
 
-    there = [normal_form(name) for name in column_names(file, file.name)]
-    if columns == Columns() and {*REPLY_COLUMNS} <= {*there}:
+    names = [normal_form(name) for name in column_names(file, file.name)]
+    if columns == Columns() and {*REPLY_COLUMNS} <= {*names}:
         columns = Columns(item="item", order="order", answer="reply")
-    has_items = _has_items(there, columns)
+    has_items = _has_items(names, columns)
     if has_items:
-        wanted = _columns_of_items(there, columns)
+        heads = _columns_of_items(names, columns)
     else:
-        _require_named(file, there, columns)
-        wanted = [normal_form(name) for name in _wanted(columns)]
-        wanted += [name for name in _described(columns) if name in there and name not in wanted]
-    cells = read_cells(file, file.name, {"answer": wanted})
+        _require_named(file, names, columns)
+        heads = [normal_form(name) for name in _required(columns)]
+        heads += [name for name in _described(columns) if name in names and name not in heads]
+    cells = read_cells(file, file.name, {"answer": heads})
     rows = [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
     if has_items:
-        _note_columns(file, there, wanted, notes)
+        _note_columns(file, names, heads, notes)
         yield from _items(file, rows, columns)
     else:
         yield from _rows(file, rows, columns)
@@ -325,20 +325,20 @@ def _table(file: Path, columns: Columns, notes: list[str]) -> Iterator[Record]:
 
 def _columns_of_items(names: Sequence[str], columns: Columns) -> list[str]:
     """Return the columns that are read of a table that contains its items."""
-    first = [next((n for n in known if n in names), "") for known in (NAMES, IMAGES, OPTIONS)]
-    known = {"question", RIGHT, "category", *LETTERS, *first, _reply_column(names, columns)}
-    return [name for name in names if name in known]
+    first = [next((n for n in group if n in names), "") for group in (NAMES, IMAGES, OPTIONS)]
+    selection = {"question", RIGHT, "category", *LETTERS, *first, _reply_column(names, columns)}
+    return [name for name in names if name in selection]
 
 
 def _note_columns(file: Path, names: Sequence[str], read: Sequence[str], notes: list[str]) -> None:
     """Note which columns of a log are read, and which are not."""
     letters = [name for name in read if name in LETTERS]
-    named = [name for name in read if name not in letters[1:]]
+    words = [name for name in read if name not in letters[1:]]
     if len(letters) > 1:
-        named[named.index(letters[0])] = f"{letters[0]} to {letters[-1]}"
-    left = [name for name in names if name not in read]
-    rest = f"; {', '.join(left)} not read" if left else ""
-    notes.append(f"{file.name}: {', '.join(named)} read{rest}")
+        words[words.index(letters[0])] = f"{letters[0]} to {letters[-1]}"
+    others = [name for name in names if name not in read]
+    rest = f"; {', '.join(others)} not read" if others else ""
+    notes.append(f"{file.name}: {', '.join(words)} read{rest}")
 
 
 def _items(file: Path, rows: Sequence[Mapping[str, Any]], columns: Columns) -> Iterator[Record]:
@@ -381,44 +381,44 @@ def _says(
 
 def _asked_by_llava(file: Path, dropped: Counter[str]) -> dict[Any, Says]:
     """Return what LLaVA's file of questions says of each `question_id`."""
-    content, asked = _json(file, dropped), dict[Any, Says]()
+    content, questions = _json(file, dropped), dict[Any, Says]()
     rows = content if isinstance(content, list) else [content]
     for place, row in enumerate(rows, 1):
         try:
             question, name = _first_line(row["text"]), row["question_id"]
             says = Says(question, _word(row, *IMAGES), _word(row, "category"))
-            is_repeated = asked.setdefault(name, says) is not says
+            is_repeated = questions.setdefault(name, says) is not says
         except (AttributeError, KeyError, TypeError) as error:
             why = f"{type(error).__name__}: {error}"
             raise DataError(f"{file.name}, row {place}, is no question: {why:.200}") from error
         if is_repeated:
             raise DataError(f"{file.name}, row {place}: the question_id {name} occurs twice")
-    return asked
+    return questions
 
 
 def _llava(
-    file: Path, rows: Sequence[Mapping[str, Any]], asked: Mapping[Any, Says]
+    file: Path, rows: Sequence[Mapping[str, Any]], questions: Mapping[Any, Says]
 ) -> Iterator[Record]:
-    """Yield the answers in LLaVA's form, to `asked` questions or else to those of their prompts."""
+    """Yield the answers in LLaVA's form, to `questions` or else to those of their prompts."""
     for place, row in enumerate(rows, 1):
         try:
             name, question = row["question_id"], _first_line(row["prompt"])
-            says = asked[name] if asked else Says(question)
-            said = _text(row["text"])
+            says = questions[name] if questions else Says(question)
+            answer = _text(row["text"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             why = f"{type(error).__name__}: {error}"
             raise DataError(f"{file.name}, row {place}: {why:.200}") from error
         if says.question != question:
             what = f"the prompt is {question!r:.60}, the question {says.question!r:.60}"
             raise DataError(f"{file.name}, row {place}: {what}")
-        yield Record(None, None, said, file.name, says, is_log=True)
+        yield Record(None, None, answer, file.name, says, is_log=True)
 
 
 def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0].strip()
 
 
-def _wanted(columns: Columns) -> list[str]:
+def _required(columns: Columns) -> list[str]:
     """Return the columns that a table must have."""
     about = [columns.item] if columns.item else [columns.image, *columns.texts]
     order = [columns.order] if columns.order else []
@@ -432,11 +432,11 @@ def _described(columns: Columns) -> list[str]:
 
 def _rows(file: Path, rows: Sequence[Mapping[str, Any]], columns: Columns) -> Iterator[Record]:
     for place, row in enumerate(rows):
-        if missing := [one for one in _wanted(columns) if one not in row]:
+        if missing := [column for column in _required(columns) if column not in row]:
             raise DataError(f"{file.name}, row {place + 1}: {unknown('column', missing[0], row)}")
         try:
             scores = [float(row[name]) for name in columns.scores]
-            said = scores or _said(row[columns.answer])
+            answer = scores or _answer(row[columns.answer])
             order = _order(row[columns.order]) if columns.order else None
             about: int | tuple[str, tuple[str, ...]]
             if columns.item:
@@ -452,7 +452,7 @@ def _rows(file: Path, rows: Sequence[Mapping[str, Any]], columns: Columns) -> It
                 about, says = (str(row[columns.image]), texts), Says()
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{file.name}, row {place + 1}: {error!s:.200}") from error
-        yield Record(about, order, said, file.name, says)
+        yield Record(about, order, answer, file.name, says)
 
 
 def _log(
@@ -460,7 +460,7 @@ def _log(
 ) -> Iterator[Record]:
     """Yield the answers of a log of lm-eval or lmms-eval, with what it says of each document."""
     for place, row in enumerate(_of_filter(file, rows, columns.log_filter)):
-        if missing := [one for one in (DOC, SAID) if one not in row]:
+        if missing := [key for key in (DOC, SAID) if key not in row]:
             raise DataError(f"{file.name}, row {place + 1}: {unknown('column', missing[0], row)}")
         doc = row.get("doc")
         doc = doc if isinstance(doc, dict) else {}
@@ -472,8 +472,8 @@ def _log(
             says = says._replace(
                 name=says.name or _word(row, DOC), target=_word(row, "target") or says.target
             )
-            said = _said(row[SAID])
-            yield Record(_index(row[DOC]), None, said, file.name, says, is_log=True)
+            answer = _answer(row[SAID])
+            yield Record(_index(row[DOC]), None, answer, file.name, says, is_log=True)
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{file.name}, row {place + 1}: {error!s:.200}") from error
 
@@ -483,17 +483,17 @@ def _inspect(file: Path, samples: Any, notes: list[str]) -> Iterator[Record]:
     for place, sample in enumerate(samples if isinstance(samples, list) else []):
         try:
             if not place:
-                _note_columns(file, [*sample], [one for one in OF_INSPECT if one in sample], notes)
-            asked = sample["input"]
-            parts = asked if isinstance(asked, str) else asked[-1]["content"]
+                _note_columns(file, [*sample], [key for key in OF_INSPECT if key in sample], notes)
+            prompt = sample["input"]
+            parts = prompt if isinstance(prompt, str) else prompt[-1]["content"]
             texts = [parts] if isinstance(parts, str) else [o["text"] for o in parts if "text" in o]
             output = sample.get("output") or {}
             stop = next((one.get("stop_reason") for one in output.get("choices") or []), "stop")
-            said = _said(output.get("completion"))
-            if not said and stop != "stop":
-                said = NoAnswer(str(stop)[:80])
-            if isinstance(said, NoAnswer):
-                said = replace(said, words=str(sample.get("error") or "")[:MOST_WORDS])
+            answer = _answer(output.get("completion"))
+            if not answer and stop != "stop":
+                answer = NoAnswer(str(stop)[:80])
+            if isinstance(answer, NoAnswer):
+                answer = replace(answer, words=str(sample.get("error") or "")[:MOST_WORDS])
             says = Says(
                 question=sound_text(texts[-1]) if texts else "",
                 options=tuple(map(sound_text, sample.get("choices") or ())),
@@ -504,7 +504,7 @@ def _inspect(file: Path, samples: Any, notes: list[str]) -> Iterator[Record]:
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             why = f"{type(error).__name__}: {error}"
             raise DataError(f"{file.name}, sample {place + 1}: {why:.200}") from error
-        yield Record(None, None, said, file.name, says, is_log=True)
+        yield Record(None, None, answer, file.name, says, is_log=True)
 
 
 def _of_filter(
@@ -536,7 +536,7 @@ def _parse(name: str, text: str, dropped: Counter[str]) -> Any:
 
     def sound(value: Any) -> Any:
         if isinstance(value, list):
-            return [sound(one) for one in value]
+            return [sound(part) for part in value]
         if not isinstance(value, str) or value.isascii():
             return value
         replaced = value.encode("utf-8", "replace").decode("utf-8")
@@ -575,10 +575,10 @@ def _index(value: Any) -> int:
     return int(value)
 
 
-def _said(value: Any) -> str | list[float] | NoAnswer:
+def _answer(value: Any) -> str | list[float] | NoAnswer:
     """Return a text, scores of the options, or no answer if there is no text at all."""
-    if isinstance(value, list) and value and all(isinstance(one, list) and one for one in value):
-        return _log_likelihoods([float(one[0]) for one in value])
+    if isinstance(value, list) and value and all(isinstance(part, list) and part for part in value):
+        return _log_likelihoods([float(part[0]) for part in value])
     if isinstance(value, list) and len(value) < 2:
         value = value[0] if value else None
     return NO_TEXT if value is None else _text(value)
@@ -631,8 +631,8 @@ def _options(doc: Mapping[str, Any], blank: Sequence[str]) -> tuple[str, ...]:
     for name in OPTIONS:
         value = doc.get(name)
         value = value.get("text") if isinstance(value, dict) else value
-        value = _listed(value) if isinstance(value, str) else value
-        if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+        value = _literal_list(value) if isinstance(value, str) else value
+        if isinstance(value, list) and value and all(isinstance(option, str) for option in value):
             return tuple(value)
     cells = [_word(doc, letter) for letter in LETTERS]
     while cells and cells[-1] in blank:
@@ -643,7 +643,7 @@ def _options(doc: Mapping[str, Any], blank: Sequence[str]) -> tuple[str, ...]:
     return tuple(cells) if "A" in doc else ()
 
 
-def _listed(text: str) -> Any:
+def _literal_list(text: str) -> Any:
     """Return the value of a text that is a list in JSON or in Python; None for other texts."""
     if len(text) > MOST_TEXT:
         return None
@@ -655,9 +655,9 @@ def _listed(text: str) -> Any:
     return None
 
 
-def _order(given: Any) -> tuple[int, ...]:
-    numbers = given if isinstance(given, list) else str(given).replace(",", " ").split()
+def _order(value: Any) -> tuple[int, ...]:
+    numbers = value if isinstance(value, list) else str(value).replace(",", " ").split()
     order = tuple(map(int, numbers))
     if sorted(order) != [*range(len(order))]:
-        raise ValueError(f"the order {given!r:.40} must list each option once, counted from 0")
+        raise ValueError(f"the order {value!r:.40} must list each option once, counted from 0")
     return order

@@ -65,11 +65,11 @@ class Column:
         A row without a name is identified by its stored number. The digest of a row without one is
         computed from the whole column's key and its number.
         """
-        named = len(set(self.names)) == len(self.stored)
-        ids = [self.names[row] if named else str(row) for row in self.rows]
-        known = bool(self.digests)
-        digests = [self.digests[r] if known else digest([self.key, r]) for r in self.rows]
-        return Examples(ids, [one.removeprefix("sha256:")[:DIGITS] for one in digests])
+        has_names = len(set(self.names)) == len(self.stored)
+        ids = [self.names[row] if has_names else str(row) for row in self.rows]
+        has_digests = bool(self.digests)
+        digests = [self.digests[r] if has_digests else digest([self.key, r]) for r in self.rows]
+        return Examples(ids, [value.removeprefix("sha256:")[:DIGITS] for value in digests])
 
 
 class Split:
@@ -234,7 +234,7 @@ def examples_of_items(rows: Split, text: str, content: Iterable[Sequence[Any]]) 
     images, texts = rows["image"].examples(), rows[text].examples()
     ids = [f"{a}/{b}" for a, b in zip(images.ids, texts.ids, strict=True)]
     whole = zip(images.digests, content, strict=True)
-    digests = [digest([image, *own]).removeprefix("sha256:")[:DIGITS] for image, own in whole]
+    digests = [digest([image, *parts]).removeprefix("sha256:")[:DIGITS] for image, parts in whole]
     clusters = [*rows["cluster"]] if "cluster" in rows.columns else images.digests
     return Examples(ids, digests, clusters, images.digests)
 
@@ -249,9 +249,9 @@ def image_names(rows: Split) -> list[list[str]]:
     """Return the ids of each row's images, or their column names if two ids are equal."""
     columns = [f"image{suffix}" for suffix in image_suffixes(rows)]
     ids = [rows[name].examples().ids for name in columns]
-    named = [[*several] for several in zip(*ids, strict=True)]
-    are_distinct = all(len({*several}) == len(several) for several in named)
-    return named if are_distinct else [columns] * len(named)
+    names = [[*row] for row in zip(*ids, strict=True)]
+    are_distinct = all(len({*row}) == len(row) for row in names)
+    return names if are_distinct else [columns] * len(names)
 
 
 def require_classes(data: Data) -> None:
@@ -260,8 +260,8 @@ def require_classes(data: Data) -> None:
     Raises TooFewRows for a test split without rows.
     """
     if len(data.classes) < 2:
-        there = f"one class, '{data.classes[0]}'" if data.classes else "no classes"
-        raise DataError(f"the data have {there}; classification needs two or more")
+        classes = f"one class, '{data.classes[0]}'" if data.classes else "no classes"
+        raise DataError(f"the data have {classes}; classification needs two or more")
     if not len(data.splits["test"]):
         raise TooFewRows("the test split has no images", 1)
 
@@ -328,9 +328,9 @@ def copies(split: Split) -> int:
     column = _images(split)
     if column is None:
         return 0
-    named = [column.names[row] if column.names else row for row in column.rows]
+    names = [column.names[row] if column.names else row for row in column.rows]
     contents = [column.digests[row] for row in column.rows]
-    return len(set(zip(contents, named, strict=True))) - len(set(contents))
+    return len(set(zip(contents, names, strict=True))) - len(set(contents))
 
 
 def same_images(split: Split) -> list[list[int]]:
@@ -350,8 +350,8 @@ def same_images(split: Split) -> list[list[int]]:
 
 def _images(split: Split) -> Column | None:
     """Return the column whose digests identify the images, if the source has digests."""
-    there = (split.columns[name] for name in ("image", "picture") if name in split.columns)
-    return next((column for column in there if column.digests), None)
+    columns = (split.columns[name] for name in ("image", "picture") if name in split.columns)
+    return next((column for column in columns if column.digests), None)
 
 
 def overlaps(data: Data) -> dict[tuple[str, str], int]:
@@ -359,9 +359,9 @@ def overlaps(data: Data) -> dict[tuple[str, str], int]:
 
     Splits of unknown content share nothing.
     """
-    known = {name: content(split) or [] for name, split in data.splits.items()}
-    sets = {name: set(found) for name, found in known.items()}
+    contents = {name: content(split) or [] for name, split in data.splits.items()}
+    sets = {name: set(digests) for name, digests in contents.items()}
     return {
-        (one, other): sum(digest in sets[other] for digest in known[one])
-        for one, other in permutations(known, 2)
+        (first, second): sum(digest in sets[second] for digest in contents[first])
+        for first, second in permutations(contents, 2)
     }

@@ -49,14 +49,14 @@ def files_of_split(files: Sequence[PurePath], split: str) -> list[PurePath]:
     or if the split's name and the rules of datasets give different files.
     """
     read_by_datasets = _find_as_datasets(files, split)
-    own = [file for file in files if split_of(file) == split] or read_by_datasets
-    _require_one_set(own, split)
-    if read_by_datasets and (doubtful := {*own} ^ {*read_by_datasets}):
-        why = f"{_names(doubtful)} may or may not belong to the split {split} ({_names(own)})"
+    chosen = [file for file in files if split_of(file) == split] or read_by_datasets
+    _require_one_set(chosen, split)
+    if read_by_datasets and (doubtful := {*chosen} ^ {*read_by_datasets}):
+        why = f"{_names(doubtful)} may or may not belong to the split {split} ({_names(chosen)})"
         raise DataError(
             f"{why}: the library datasets reads {_names(read_by_datasets)}; rename or remove it"
         )
-    return own
+    return chosen
 
 
 def _is_hidden(file: PurePath) -> bool:

@@ -62,8 +62,8 @@ def images(
             are then identified by their paths.
         **options: options of every source of rows, see `vlbench.data.gate.RowOptions`.
     """
-    named = {"train": train, "val": val, "test": test}
-    names = {split: name for split, name in named.items() if name}
+    files = {"train": train, "val": val, "test": test}
+    names = {split: name for split, name in files.items() if name}
     for name in names.values():
         require_files(f"the table {name}", "your own images", root / name)
     begin(options)
@@ -108,8 +108,8 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     names = [normal_form(name) for name in column_names(root / test, test)]
     option = option or _option_columns(names, test)
     category, cluster = (
-        given or (name if name in names else "")
-        for given, name in ((category, "category"), (cluster, "cluster"))
+        column or (name if name in names else "")
+        for column, name in ((category, "category"), (cluster, "cluster"))
     )
     read = [*filter(None, [image, question, *option, answer, category, cluster])]
     left = [name for name in names if name not in map(normal_form, read)]
@@ -135,15 +135,15 @@ def _option_columns(names: Sequence[str], table: str) -> list[str]:
     Raises DataError for other columns that look like options, such as `a` or `option_b`.
     """
     forms = {normal_form(name) for name in names}
-    taken = [letter for letter in LETTERS if letter in forms and "A" in forms]
-    alike = [name for name in names if _letter_of(name) and normal_form(name) not in taken]
+    letters = [letter for letter in LETTERS if letter in forms and "A" in forms]
+    alike = [name for name in names if _letter_of(name) and normal_form(name) not in letters]
     if alike:
-        given = ", ".join(repr(name) for name in alike)
+        columns = ", ".join(repr(name) for name in alike)
         raise DataError(
-            f"{table}: the columns {given} look like options, but are not named A, B and so on; "
+            f"{table}: the columns {columns} look like options, but are not named A, B and so on; "
             "name the columns of the options as `option`, or rename them"
         )
-    return taken
+    return letters
 
 
 def _letter_of(name: str) -> str:
@@ -207,18 +207,18 @@ def _read_csv(path: Path, name: str, columns: Columns) -> dict[str, list[Any]]:
             reader = csv.DictReader(_lines(file, lines), delimiter=delimiter, strict=True)
             header = reader.fieldnames or []
             _refuse_other_delimiter(header, name, delimiter)
-            own = own_columns(columns, header, name)
+            spellings = own_columns(columns, header, name)
             line = reader.line_num + 1
             lines.clear()
             for row in reader:
                 _refuse_swallowed(lines, line, len(row), root, delimiter)
-                rows.append(_cells(row, own.values()))
+                rows.append(_cells(row, spellings.values()))
                 line = reader.line_num + 1
                 lines.clear()
     except (OSError, csv.Error) as error:
         why = getattr(error, "strerror", error)
         raise DataError(f"{name}, line {line}, cannot be read as CSV: {why}") from error
-    return {column: [row[i] for row in rows] for i, column in enumerate(own)}
+    return {column: [row[i] for row in rows] for i, column in enumerate(spellings)}
 
 
 def _delimiter(name: str) -> str:
@@ -241,9 +241,9 @@ def _read_xlsx(path: Path, name: str, columns: Columns) -> dict[str, list[Any]]:
 
     rows = read_workbook(path, name)
     header = next(rows, ([], ""))[0]
-    own = own_columns(columns, header, name)
-    places = {column: header.index(spelled) for column, spelled in own.items()}
-    cells = dict[str, list[Any]]({column: [] for column in own})
+    spellings = own_columns(columns, header, name)
+    places = {column: header.index(spelled) for column, spelled in spellings.items()}
+    cells = dict[str, list[Any]]({column: [] for column in spellings})
     for row, where in rows:
         if len(row) > len(header):
             raise DataError(f"{where} has more cells than the {len(header)} columns")
@@ -313,9 +313,9 @@ def _read_parquet(path: Path, name: str, columns: Columns) -> dict[str, list[Any
     from vlbench.data.parquet_files import read_parquet, values  # noqa: PLC0415
 
     try:
-        own = own_columns(columns, parquet.read_schema(path).names, name)
+        spellings = own_columns(columns, parquet.read_schema(path).names, name)
         with path.open("rb") as file:
-            read = values(read_parquet(file, [*own.values()]), file)
-        return {one: read[spelled] for one, spelled in own.items()}
+            read = values(read_parquet(file, [*spellings.values()]), file)
+        return {column: read[spelled] for column, spelled in spellings.items()}
     except (OSError, ValueError, ArrowException) as error:
         raise DataError(f"{name} cannot be read as parquet: {error}") from error

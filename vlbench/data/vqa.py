@@ -79,7 +79,7 @@ def _captions(coco: Path, part: str) -> Path:
 
 def _rows(questions: Path, captions: Path | None) -> Iterator[AskedImage]:
     all_captions: list[Any] = [read_captions(captions)] if captions else []
-    for number, asked in sorted(read_asked(questions).items()):
-        texts = [text.strip() for text in asked if text.strip()]
-        own = captions_of(number, all_captions, captions.name) if captions else []
-        yield AskedImage(str(number), texts, [None] * len(texts), own)
+    for number, lines in sorted(read_asked(questions).items()):
+        texts = [text.strip() for text in lines if text.strip()]
+        words = captions_of(number, all_captions, captions.name) if captions else []
+        yield AskedImage(str(number), texts, [None] * len(texts), words)

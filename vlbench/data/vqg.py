@@ -104,8 +104,8 @@ def read_vqg(file: Path) -> Iterator[AskedImage]:
 
 def _read_row(row: Mapping[str, str]) -> AskedImage:
     questions = _split_cell(row["questions"])
-    given = row.get("ratings", "").split(BETWEEN)
-    ratings = [_rating(text) for text in given] if len(given) == len(questions) else []
+    cells = row.get("ratings", "").split(BETWEEN)
+    ratings = [_rating(text) for text in cells] if len(cells) == len(questions) else []
     rated = zip(questions, ratings or [None] * len(questions), strict=True)
     kept = [(text, rating) for text, rating in rated if _is_said(text)]
     return AskedImage(

@@ -72,7 +72,7 @@ class _Headers:
         return self._file.read(size)
 
 
-def members(path: Path, named: str) -> Iterator[Member]:
+def members(path: Path, name: str) -> Iterator[Member]:
     """Yield the files in a tar, in order, except hidden files.
 
     Raises DataError, with the names of tar and member, for a member that is not a file (a link, for
@@ -88,20 +88,18 @@ def members(path: Path, named: str) -> Iterator[Member]:
                     archive.members.clear()
                     last = repr(info.name)
                     if not info.isdir():
-                        yield from _member(info, path.stat().st_size, named)
+                        yield from _member(info, path.stat().st_size, name)
             _require_end(file, archive.offset)
     except (tarfile.TarError, *DAMAGED) as error:
         # Without the path in an OSError, because a result may quote the message.
         why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-        message = (
-            f"{named} is damaged after {last:.200}, or is not an uncompressed tar ({why:.200})"
-        )
+        message = f"{name} is damaged after {last:.200}, or is not an uncompressed tar ({why:.200})"
         raise DataError(message) from error
 
 
-def _member(info: tarfile.TarInfo, size: int, named: str) -> Iterator[Member]:
+def _member(info: tarfile.TarInfo, size: int, name: str) -> Iterator[Member]:
     """Yield a member that is a file and not hidden. Raises DataError."""
-    where, path = f"{named}: {info.name!r:.200}", PurePosixPath(info.name)
+    where, path = f"{name}: {info.name!r:.200}", PurePosixPath(info.name)
     if not info.isreg() or info.issparse():
         raise DataError(f"{where} is not a plain file; pack files, not links")
     if not info.name.isprintable() or path.is_absolute() or ".." in path.parts:
@@ -156,18 +154,18 @@ def read_shard(path: Path, shard: str, suffixes: Mapping[str, int]) -> Shard:
     """
     keys: dict[str, dict[str, Member]] = {}
     for member in members(path, shard):
-        own = keys.setdefault(member.key, {})
-        if member.suffix in own:
+        files = keys.setdefault(member.key, {})
+        if member.suffix in files:
             raise DataError(f"{shard}: {member.key}.{member.suffix} occurs twice")
-        own[member.suffix] = member
+        files[member.suffix] = member
     if not keys:
         raise DataError(f"{shard} contains no file; pack it again, or leave it out of {COUNT}")
     parts = {*IMAGES, *suffixes}
-    left_out = [own for own in keys.values() if not parts & own.keys()]
-    for one in (member for own in left_out for member in own.values()):
-        if one.suffix.rpartition(".")[2] in IMAGES:
-            why = f"a key ends at the first dot, so the suffix here is '{one.suffix}'"
-            raise DataError(f"{shard}: {one.key}.{one.suffix}: {why}; pack it without other dots")
+    left_out = [files for files in keys.values() if not parts & files.keys()]
+    for file in (member for files in left_out for member in files.values()):
+        if file.suffix.rpartition(".")[2] in IMAGES:
+            why = f"a key ends at the first dot, so the suffix here is '{file.suffix}'"
+            raise DataError(f"{shard}: {file.key}.{file.suffix}: {why}; pack it without other dots")
     examples = [_pack(path, shard, own, suffixes) for own in keys.values() if parts & own.keys()]
     return Shard(examples, len(left_out))
 
@@ -185,27 +183,27 @@ def read_part(path: Path, start: int, size: int, where: str) -> bytes:
     return content
 
 
-def _pack(path: Path, shard: str, own: Mapping[str, Member], suffixes: Mapping[str, int]) -> Packed:
+def _pack(path: Path, shard: str, files: Mapping[str, Member], limits: Mapping[str, int]) -> Packed:
     """Return the example of the members of one key, by suffix."""
-    images = [own[suffix] for suffix in own if suffix in IMAGES]
-    where = f"{shard}: {next(iter(own.values())).key}"
+    images = [files[suffix] for suffix in files if suffix in IMAGES]
+    where = f"{shard}: {next(iter(files.values())).key}"
     if len(images) != 1:
-        which = " and ".join(one.suffix for one in images) or f"no {', '.join(IMAGES)}"
+        which = " and ".join(image.suffix for image in images) or f"no {', '.join(IMAGES)}"
         raise DataError(f"{where} has {len(images)} images ({which}); it needs one")
     (image,) = images
     digest = encoded_digest(_content(path, image, where, MOST_IMAGE), where)
-    texts = {suffix: _text(path, own, suffix, where, most) for suffix, most in suffixes.items()}
+    texts = {suffix: _text(path, files, suffix, where, most) for suffix, most in limits.items()}
     return Packed(image.key, image.start, image.size, digest, texts)
 
 
-def _text(path: Path, own: Mapping[str, Member], suffix: str, where: str, most: int) -> str:
-    named = f"{where}.{suffix}"
-    if suffix not in own:
+def _text(path: Path, files: Mapping[str, Member], suffix: str, where: str, most: int) -> str:
+    name = f"{where}.{suffix}"
+    if suffix not in files:
         raise DataError(f"{where} has no .{suffix}")
     try:
-        return _content(path, own[suffix], named, most).decode("utf-8-sig")
+        return _content(path, files[suffix], name, most).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"{named} is not UTF-8: byte {error.start}") from error
+        raise DataError(f"{name} is not UTF-8: byte {error.start}") from error
 
 
 def _content(path: Path, member: Member, where: str, most: int) -> bytes:
@@ -273,9 +271,9 @@ def _rows(root: Path, folder: str, columns: Columns) -> Rows:
     places, digests, texts = array("q"), list[str](), list[Mapping[str, str]]()
     left_out = 0
     for number, shard in enumerate(shards):
-        held = _remembered(root, shard, suffixes)
-        left_out += held.left_out
-        for example in held.examples:
+        content = _remembered(root, shard, suffixes)
+        left_out += content.left_out
+        for example in content.examples:
             if example.key in rows:
                 other = shards[places[3 * rows[example.key]]]
                 raise DataError(f"{shard}: the key {example.key} is also in {other}")
@@ -290,8 +288,8 @@ def _rows(root: Path, folder: str, columns: Columns) -> Rows:
     where = partial(_name_row, shards, places, keys)
     cells: dict[str, list[Any]] = {
         suffix: [
-            _value(one[suffix], kinds[suffix], f"{where(row)}.{suffix}")
-            for row, one in enumerate(texts)
+            _value(parts[suffix], kinds[suffix], f"{where(row)}.{suffix}")
+            for row, parts in enumerate(texts)
         ]
         for suffix in suffixes
     }
@@ -322,20 +320,20 @@ def _value(text: str, kind: str, where: str) -> Any:
 
 def _shards(root: Path, folder: str) -> list[str]:
     """Return the shards of a folder, relative to the root. Raises DataError if one is missing."""
-    named = f"{folder}/{COUNT}"
-    if not (root / named).is_file():
-        raise DataError(f"{named} is missing; it gives the number of shards")
-    text = read_text(root / named, named).strip()
+    count = f"{folder}/{COUNT}"
+    if not (root / count).is_file():
+        raise DataError(f"{count} is missing; it gives the number of shards")
+    text = read_text(root / count, count).strip()
     if not is_number(text) or int(text) < 1:
-        raise DataError(f"{named}: {text!r:.40} is not a number of shards")
+        raise DataError(f"{count}: {text!r:.40} is not a number of shards")
     files = [file.name for file in (root / folder).iterdir() if file.suffix == ".tar"]
-    there = {name for name in files if not name.startswith(".")}
-    names = [f"{number}.tar" for number in range(min(int(text), len(there) + 1))]
-    lacking = next((name for name in names if name not in there), None)
+    tars = {name for name in files if not name.startswith(".")}
+    names = [f"{number}.tar" for number in range(min(int(text), len(tars) + 1))]
+    lacking = next((name for name in names if name not in tars), None)
     if lacking:
-        raise DataError(f"{folder}/{lacking} is missing; {named} declares {text} shards")
-    if others := sorted(there.difference(names)):
-        raise DataError(f"{folder}/{others[0]} is beyond the {text} shards that {named} declares")
+        raise DataError(f"{folder}/{lacking} is missing; {count} declares {text} shards")
+    if others := sorted(tars.difference(names)):
+        raise DataError(f"{folder}/{others[0]} is beyond the {text} shards that {count} declares")
     return [f"{folder}/{name}" for name in names]
 
 
@@ -354,9 +352,9 @@ def _class_names(root: Path) -> list[str]:
 def _remembered(root: Path, shard: str, suffixes: Mapping[str, int]) -> Shard:
     """Return the content of a shard, which is stored until the shard changes."""
 
-    def found(path: Path) -> str:
+    def content(path: Path) -> str:
         return json.dumps(read_shard(path, shard, suffixes))
 
-    (known,) = file_digests([root / shard], json.dumps([HOW, *suffixes.items()]), found)
-    examples, left_out = json.loads(known)
+    (text,) = file_digests([root / shard], json.dumps([HOW, *suffixes.items()]), content)
+    examples, left_out = json.loads(text)
     return Shard([Packed(*values) for values in examples], left_out)

@@ -84,16 +84,16 @@ def whats_up(*, root: Path, subset: Name, images: Path | None = None, pixels: bo
     """
     if subset not in SUBSETS:
         raise ValueError(f"no subset '{subset}'; there are {', '.join(SUBSETS)}")
-    one = SUBSETS[subset]
-    file, folder = root / one.file, images or root / one.folder
+    source = SUBSETS[subset]
+    file, folder = root / source.file, images or root / source.folder
     require_files("What'sUp", HOME, file)
     what = f"the images of What'sUp's {subset}"
-    absent = require_images(what, one.home, folder, pixels=pixels)
+    absent = require_images(what, source.home, folder, pixels=pixels)
     begin_reading()
-    parse = partial(_controlled if subset in IN_NAMES else _asked, subset)
+    parse = partial(_controlled if subset in IN_NAMES else _photo_item, subset)
     items = read_json_items(file, parse)
-    shown = partial(published_images, one.images, folder, listed=one.file, absent=absent)
-    return foil_data(items, shown, one.expected)
+    column = partial(published_images, source.images, folder, listed=source.file, absent=absent)
+    return foil_data(items, column, source.expected)
 
 
 def _controlled(subset: str, entry: Mapping[str, Any]) -> Foiled:
@@ -114,7 +114,7 @@ def _controlled(subset: str, entry: Mapping[str, Any]) -> Foiled:
     return Foiled(image_file(path.name), caption, foils, places[0], objects, pair)
 
 
-def _asked(subset: str, entry: Sequence[Any]) -> Foiled:
+def _photo_item(subset: str, entry: Sequence[Any]) -> Foiled:
     """Return an item of an image of COCO or Visual Genome."""
     if not isinstance(entry, list) or len(entry) != 3:
         raise ValueError(f"{entry!r:.80} must be an id and two captions")

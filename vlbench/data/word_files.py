@@ -45,8 +45,8 @@ def read_questions(path: Path) -> list[Question]:
         elif len(words) == 4 and section:
             questions.append(Question(section, words))
         else:
-            wanted = "': section', then lines of four words"
-            raise DataError(f"{path.name}, line {number}: must be {wanted}, not {line!r}")
+            form = "': section', then lines of four words"
+            raise DataError(f"{path.name}, line {number}: must be {form}, not {line!r}")
     return questions
 
 
@@ -68,8 +68,8 @@ def read_judged_pairs(path: Path) -> list[tuple[str, str, float]]:
         if line.startswith("#") or (number == 1 and delimiter == "," and not is_pair):
             continue
         if not is_pair:
-            wanted = f"word, {between}, word, {between}, number"
-            raise DataError(f"{path.name}, line {number}: must be {wanted}, not {line!r}")
+            form = f"word, {between}, word, {between}, number"
+            raise DataError(f"{path.name}, line {number}: must be {form}, not {line!r}")
         pairs.append((parts[0], parts[1], float(parts[2])))
     return pairs
 

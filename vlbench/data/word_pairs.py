@@ -84,7 +84,7 @@ def read_judged(path: Path, columns: Sequence[str] | None = None) -> list[Judged
     ]
     if not lines:
         raise DataError(f"{path.name} has no word pairs")
-    separator = next((one for one in SEPARATORS if one in lines[0][1]), "")
+    separator = next((mark for mark in SEPARATORS if mark in lines[0][1]), "")
     rows = [(where, _cells(where, line, separator)) for where, line in lines]
     places, has_header = _places(rows[0], columns)
     judged = [_judged(where, cells, places) for where, cells in rows[has_header:]]
@@ -116,15 +116,15 @@ def _cells(where: str, line: str, separator: str) -> list[str]:
 def _places(first: tuple[str, list[str]], columns: Sequence[str] | None) -> tuple[list[int], bool]:
     """Return the columns of words and score in a line, and whether the first line names them."""
     where, cells = first
-    wanted = COLUMNS if columns is None else tuple(columns)
-    if len(wanted) != len(COLUMNS):
-        what = f"{len(wanted)} columns ({', '.join(wanted)})"
+    heads = COLUMNS if columns is None else tuple(columns)
+    if len(heads) != len(COLUMNS):
+        what = f"{len(heads)} columns ({', '.join(heads)})"
         raise DataError(f"{where}: {what}; three are needed, for two words and a score")
-    if set(wanted) <= set(cells):
-        return [cells.index(name) for name in wanted], True
-    numbers = ("1", "2", "3") if columns is None else wanted
+    if set(heads) <= set(cells):
+        return [cells.index(name) for name in heads], True
+    numbers = ("1", "2", "3") if columns is None else heads
     if not all(number.isdecimal() and int(number) > 0 for number in numbers):
-        raise DataError(f"{where}: no columns {', '.join(wanted)}; there are {', '.join(cells)}")
+        raise DataError(f"{where}: no columns {', '.join(heads)}; there are {', '.join(cells)}")
     return [int(number) - 1 for number in numbers], False
 
 

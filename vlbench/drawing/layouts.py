@@ -49,9 +49,9 @@ def grid(count: int, panel: tuple[float, float], margin: float = 0.0) -> tuple[F
     # space from other rows.
     bands = figure.subfigures(down, 1, squeeze=False).flat
     axes = [
-        one
+        axis
         for band, n in zip(bands, rows, strict=True)
-        for one in band.subplots(1, n, squeeze=False).flat
+        for axis in band.subplots(1, n, squeeze=False).flat
     ]
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
@@ -136,15 +136,15 @@ def name_points(
     assert figure is not None
     figure.draw_without_rendering()
     points = [(float(x), float(y)) for x, y in places]
-    taken = [
+    boxes = [
         Bbox.from_extents(x - 4, y - 4, x + 4, y + 4) for x, y in axes.transData.transform(points)
     ]
     for place, name in zip(points, names, strict=True):
         options = [(text, text.get_window_extent()) for text in _beside(axes, place, name, sides)]
-        kept, box = min(options, key=lambda option: _covers(option[1], axes.bbox, taken))
+        kept, box = min(options, key=lambda option: _covers(option[1], axes.bbox, boxes))
         for text in {text for text, _ in options} - {kept}:
             text.remove()
-        taken.append(box)
+        boxes.append(box)
 
 
 def percent(value: float, _: float = 0.0) -> str:
@@ -192,7 +192,7 @@ def _beside(
     ]
 
 
-def _covers(box: Bbox, whole: BboxBase, taken: Sequence[Bbox]) -> int:
+def _covers(box: Bbox, whole: BboxBase, boxes: Sequence[Bbox]) -> int:
     """Return how many boxes a box covers; more than all of them if it is not inside the whole."""
     inside = whole.contains(*box.min) and whole.contains(*box.max)
-    return int(box.count_overlaps(taken)) + (0 if inside else len(taken) + 1)
+    return int(box.count_overlaps(boxes)) + (0 if inside else len(boxes) + 1)

@@ -29,17 +29,17 @@ class CaptionedImage(NamedTuple):
     lines: Sequence[str]
 
 
-def image_sheet(shown: Sequence[CaptionedImage]) -> Image:
+def image_sheet(images: Sequence[CaptionedImage]) -> Image:
     """Return images in rows of six, each with up to MOST_LINES lines below it."""
     texts = [
-        [part for line in one.lines for part in textwrap.wrap(printed(line), ACROSS)][:MOST_LINES]
-        for one in shown
+        [part for line in image.lines for part in textwrap.wrap(printed(line), ACROSS)][:MOST_LINES]
+        for image in images
     ]
-    columns, height = min(COLUMNS, len(shown)), TILE + LINE * max(map(len, texts))
-    rows = -(-len(shown) // columns)
+    columns, height = min(COLUMNS, len(images)), TILE + LINE * max(map(len, texts))
+    rows = -(-len(images) // columns)
     sheet = PIL.Image.new("RGB", (columns * TILE, rows * height), "white")
-    for i, (one, lines) in enumerate(zip(shown, texts, strict=True)):
-        sheet.paste(_tile(one.image, lines, height), (i % columns * TILE, i // columns * height))
+    for i, (image, lines) in enumerate(zip(images, texts, strict=True)):
+        sheet.paste(_tile(image.image, lines, height), (i % columns * TILE, i // columns * height))
     return sheet
 
 

@@ -92,18 +92,18 @@ def with_matrices(
     alone: dict[tuple[str, str], dict[str, int]] = {}
     for name in sorted(set(boards) - grouped):
         by_name = published_by_data(boards[name].results).values()
-        kept = [row for own in by_name for row in own.values()]
+        kept = [row for group in by_name for row in group.values()]
         matrix = matrices_of(boards[name])
         data = Counter(str(row.provenance.get("data")) for row in kept if matrix in row.artifacts)
-        for one, count in data.most_common(1):
-            alone.setdefault((matrix, one), {})[name] = count
-    own = {f"{next(iter(of))}{OWN}": list(of) for of in alone.values() if sum(of.values()) > 1}
-    return {**own, **groups}
+        for key, count in data.most_common(1):
+            alone.setdefault((matrix, key), {})[name] = count
+    further = {f"{next(iter(of))}{OWN}": list(of) for of in alone.values() if sum(of.values()) > 1}
+    return {**further, **groups}
 
 
 def build_summaries(
     output: Path,
-    there: Mapping[str, Board],
+    by_task: Mapping[str, Board],
     groups: Mapping[str, Sequence[str]],
     looks: Mapping[str, Look],
     specs: Mapping[str, TaskSpec] | None = None,
@@ -117,7 +117,7 @@ def build_summaries(
     written: list[Path] = []
     _remove_old(output, groups)
     for group, tasks in sorted(groups.items()):
-        boards = [there[task] for task in tasks if task in there]
+        boards = [by_task[task] for task in tasks if task in by_task]
         file = output / "summaries" / f"{group}.json"
         if any(map(matrices_of, boards)):
             title = title_of(group, (specs or {}).get(group))
@@ -170,9 +170,9 @@ def _write_similarities(
     rows = chain(rows, left_out_rows(left_out))
     write_whole(file, _content(group, boards, rows, kind_of(boards).primary))
     # Controls are left out of the figures: their similarities mean nothing.
-    shown = [i for i, member in enumerate(members) if not member.is_control] if matrix else []
-    names = [(members[i].name, looks[members[i].model]) for i in shown]
-    values = matrix.pearson[np.ix_(shown, shown)] if matrix and len(shown) > 1 else None
+    places = [i for i, member in enumerate(members) if not member.is_control] if matrix else []
+    names = [(members[i].name, looks[members[i].model]) for i in places]
+    values = matrix.pearson[np.ix_(places, places)] if matrix and len(places) > 1 else None
     figures, measure = output / "figures", kind_of(boards).measure
     return [file, *draw_similarities(figures, group, title, names, values, measure)]
 

@@ -73,16 +73,16 @@ class Report(NamedTuple):
     notes: Sequence[str] = ()
 
 
-def numbers_of(one: Compared) -> dict[str, Any]:
+def numbers_of(pair: Compared) -> dict[str, Any]:
     """Return the numbers of a comparison, by column, for frames, CSV and JSON."""
-    (first, second), test = one.scores, one.comparison
+    (first, second), test = pair.scores, pair.comparison
     low, high = test.ci95
     return {
-        "task": one.task,
+        "task": pair.task,
         "metric": first.metric,
         "at": at_text(first.at),
-        "a": one.models[0],
-        "b": one.models[1],
+        "a": pair.models[0],
+        "b": pair.models[1],
         "value_a": first.value,
         "value_b": second.value,
         "difference": test.difference,
@@ -91,7 +91,7 @@ def numbers_of(one: Compared) -> dict[str, Any]:
         "unit": first.unit,
         "higher_is_better": first.higher_is_better,
         "p": test.p,
-        "p_holm": one.p_holm,
+        "p_holm": pair.p_holm,
         "detectable": test.detectable,
         "items": test.items,
         "clusters": test.clusters,
@@ -108,7 +108,7 @@ def compare_models(
     in the output is read from the boards that vlbench ships. Holm's rule covers everything that is
     compared. Raises UnknownNameError for unknown boards and models, and for fewer than two models.
     """
-    names = list(dict.fromkeys(_named(output, models, tasks)))
+    names = list(dict.fromkeys(_model_names(output, models, tasks)))
     if len(names) < 2:
         raise UnknownNameError(f"only {', '.join(names)} to compare; name two models or more")
     compared: list[Compared] = []
@@ -136,10 +136,10 @@ def compare_models(
             noted += [(row, label) for row in kept.values() if comparison.compared]
             refused += comparison.refused
             no_means += comparison.no_means
-    adjusted = holm([one.comparison.p for one in compared])
-    final = [one._replace(p_holm=p) for one, p in zip(compared, adjusted, strict=True)]
-    lent = [name for name, folder in folders.items() if folder != output]
-    return Report(final, refused, lacking, no_means, lent, joined_notes(noted))
+    adjusted = holm([pair.comparison.p for pair in compared])
+    final = [pair._replace(p_holm=p) for pair, p in zip(compared, adjusted, strict=True)]
+    shipped = [name for name, folder in folders.items() if folder != output]
+    return Report(final, refused, lacking, no_means, shipped, joined_notes(noted))
 
 
 def ranks(report: Report, level: float) -> dict[str, list[Rank]]:
@@ -149,21 +149,21 @@ def ranks(report: Report, level: float) -> dict[str, list[Rank]]:
     ranks.
     """
     by_score: dict[str, list[Compared]] = {}
-    for one in report.compared:
-        if (score := one.scores[0]).higher_is_better is not None:
-            label = f"{one.task}: {score_name(score.metric, score.at)}"
-            by_score.setdefault(label, []).append(one)
-    found = {label: _ranks(several, level) for label, several in by_score.items()}
-    return {label: several for label, several in found.items() if len(several) > 2}
+    for pair in report.compared:
+        if (score := pair.scores[0]).higher_is_better is not None:
+            label = f"{pair.task}: {score_name(score.metric, score.at)}"
+            by_score.setdefault(label, []).append(pair)
+    ranked = {label: _ranks(pairs, level) for label, pairs in by_score.items()}
+    return {label: places for label, places in ranked.items() if len(places) > 2}
 
 
 def _ranks(compared: Sequence[Compared], level: float) -> list[Rank]:
     scores, better, worse = dict[str, Score](), Counter[str](), Counter[str]()
-    for one in compared:
-        scores |= dict(zip(one.models, one.scores, strict=True))
-        if one.p_holm < level:
-            sign = one.comparison.difference * (-1 if one.scores[0].lower_is_better else 1)
-            first, last = one.models if sign > 0 else one.models[::-1]
+    for pair in compared:
+        scores |= dict(zip(pair.models, pair.scores, strict=True))
+        if pair.p_holm < level:
+            sign = pair.comparison.difference * (-1 if pair.scores[0].lower_is_better else 1)
+            first, last = pair.models if sign > 0 else pair.models[::-1]
             better[last] += 1
             worse[first] += 1
     ordered = sorted(scores, key=lambda model: (cost(scores[model]), model))
@@ -171,12 +171,12 @@ def _ranks(compared: Sequence[Compared], level: float) -> list[Rank]:
     return [Rank(m, scores[m], 1 + better[m], n - worse[m]) for m in ordered]
 
 
-def _named(output: Path, models: Sequence[str], tasks: Sequence[str]) -> list[str]:
+def _model_names(output: Path, models: Sequence[str], tasks: Sequence[str]) -> list[str]:
     """Return models, globs replaced by the models that they match on the boards of the tasks."""
     boards = [board for name, board in folder_boards(output).items() if not tasks or name in tasks]
-    known = sorted({row.model for board in boards for row in _ok(board)})
-    several = [fnmatch.filter(known, model) if {*model} & {*"*?"} else [model] for model in models]
-    return [*chain.from_iterable(several)]
+    names = sorted({row.model for board in boards for row in _ok(board)})
+    groups = [fnmatch.filter(names, model) if {*model} & {*"*?"} else [model] for model in models]
+    return [*chain.from_iterable(groups)]
 
 
 def _boards(output: Path, models: Mapping[str, Path], tasks: Sequence[str]) -> list[Board]:
@@ -188,8 +188,8 @@ def _boards(output: Path, models: Mapping[str, Path], tasks: Sequence[str]) -> l
     absent = [task for task in tasks if task not in boards]
     if absent or not boards:
         raise UnknownNameError(f"no board {', '.join(absent) or 'at all'} in {output}")
-    known = {row.model for board in boards.values() for row in board.results}
-    require_known(f"model on the boards in {output}", models, known)
+    names = {row.model for board in boards.values() for row in board.results}
+    require_known(f"model on the boards in {output}", models, names)
     if tasks:
         return [boards[task] for task in dict.fromkeys(tasks)]
     common = [board for board in boards.values() if set(models) <= {r.model for r in _ok(board)}]
@@ -209,11 +209,11 @@ def _with_lent(output: Path, models: Mapping[str, Path]) -> dict[str, Board]:
     return boards
 
 
-def _with_rows(board: Board | None, lent: Board) -> Board:
+def _with_rows(board: Board | None, other: Board) -> Board:
     """Return a board with the rows of another folder's board, unless the versions differ."""
-    if board is None or board.version != lent.version:
-        return board or lent
-    return replace(board, results=[*board.results, *lent.results])
+    if board is None or board.version != other.version:
+        return board or other
+    return replace(board, results=[*board.results, *other.results])
 
 
 def _ok(board: Board) -> list[Result]:
@@ -280,24 +280,24 @@ def _compare(
     report = _Problems([], [])
     compared: list[Compared] = []
     (comparable,) = {row.comparable for row in rows.values()} or {""}
-    own = None if all_scores else read_board(board_file(output, board.task))
-    same = comparable_sets(own.results).get(comparable, []) if own else []
+    stored = None if all_scores else read_board(board_file(output, board.task))
+    same = comparable_sets(stored.results).get(comparable, []) if stored else []
     # The leader is known from the scores alone; its comparisons need the items of all models.
-    leads = own and leader_of(same, own.primary) in rows
-    leaders = leaders_of(output, own).get(comparable) if own and leads else None
+    leads = stored and leader_of(same, stored.primary) in rows
+    leaders = leaders_of(output, stored).get(comparable) if stored and leads else None
     for key in _shared_scores(rows, tables) if all_scores else [board.primary]:
         name = f"{label}, {score_name(key['metric'], key['at'])}"
         comparisons = {
-            model: one
+            model: items
             for model, row in rows.items()
-            for one in report.of(name, _items_of, model, tables[model], matching(row.scores, key))
+            for items in report.of(name, _items_of, model, tables[model], matching(row.scores, key))
         }
         for a, b in combinations(comparisons, 2):
             (first, mine), (second, theirs) = comparisons[a], comparisons[b]
             better = partial(compare, higher_is_better=not first.lower_is_better)
             compared += [
-                Compared(label, (a, b), (first, second), one, one.p, _board_p(leaders, a, b))
-                for one in report.of(name, better, mine, theirs)
+                Compared(label, (a, b), (first, second), test, test.p, _board_p(leaders, a, b))
+                for test in report.of(name, better, mine, theirs)
             ]
     return Report(compared, report.refused, {}, report.no_means)
 
@@ -336,10 +336,10 @@ def _shared_scores(
     rows: Mapping[str, Result], tables: Mapping[str, pa.Table]
 ) -> list[Mapping[str, Any]]:
     """Return the scores that all rows have, with items, as metric and conditions."""
-    kept = [scores_with_items(table) for table in tables.values()]
+    lists = [scores_with_items(table) for table in tables.values()]
     first = next(iter(rows.values())).scores if rows else ()
     return [
         {"metric": score.metric, "at": score.at}
         for score in first
-        if all((score.metric, at_text(score.at)) in one for one in kept)
+        if all((score.metric, at_text(score.at)) in keys for keys in lists)
     ]

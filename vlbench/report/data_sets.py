@@ -39,11 +39,11 @@ def by_data(rows: Sequence[Result]) -> dict[str, list[Result]]:
     for comparable in comparable_sets(rows).values():
         key = str(comparable[0].provenance.get("data", ""))
         same.setdefault(key, []).extend(comparable)
-    names = {key: _name(own) for key, own in same.items()}
+    names = {key: _name(group) for key, group in same.items()}
     often = Counter(names.values())
     return {
-        f"{names[key]} {_short(key)}" if often[names[key]] > 1 else names[key]: own
-        for key, own in same.items()
+        f"{names[key]} {_short(key)}" if often[names[key]] > 1 else names[key]: group
+        for key, group in same.items()
     }
 
 
@@ -84,12 +84,12 @@ def rows_of(rows: Sequence[Result], task: str, data: str = "") -> list[Result]:
     Raises UnknownNameError, which lists the names, for an unknown name, and for several data sets
     if none is named.
     """
-    named = by_data(rows)
-    if data and data not in named:
-        raise unknown(f"data of {task}", data, named)
-    if not data and len(named) > 1:
-        raise UnknownNameError(f"{task} has rows of {len(named)} data sets; {_way_out(named)}")
-    return named[data] if data else [row for own in named.values() for row in own]
+    sets = by_data(rows)
+    if data and data not in sets:
+        raise unknown(f"data of {task}", data, sets)
+    if not data and len(sets) > 1:
+        raise UnknownNameError(f"{task} has rows of {len(sets)} data sets; {_way_out(sets)}")
+    return sets[data] if data else [row for group in sets.values() for row in group]
 
 
 def row_of(
@@ -105,24 +105,24 @@ def row_of(
     none.
     """
     within = rows_of(rows, task, data) if data else rows
-    own = [row for row in within if row.model == model]
-    ok = [row for row in own if row.status == "ok"]
-    if own and not ok:
-        why = own[0].reason or "no reason given"
-        raise UnknownNameError(f"{model} has no scores on {task}: {own[0].status} ({why})")
-    if not own:
+    matches = [row for row in within if row.model == model]
+    ok = [row for row in matches if row.status == "ok"]
+    if matches and not ok:
+        why = matches[0].reason or "no reason given"
+        raise UnknownNameError(f"{model} has no scores on {task}: {matches[0].status} ({why})")
+    if not matches:
         raise unknown("model with scores", model, {row.model for row in within})
     if params or len(ok) > 1:
         same = [row for row in ok if row.task_params == (params or {})]
         if params and not same:
-            known = "; ".join(", ".join(row.marks) or "the task's own" for row in ok)
-            raise UnknownNameError(f"{model} has no row with these parameters; it has {known}")
+            choices = "; ".join(", ".join(row.marks) or "the task's own" for row in ok)
+            raise UnknownNameError(f"{model} has no row with these parameters; it has {choices}")
         ok = same or ok
     if len(ok) > 1:
         names = data_names(rows)
-        named = {names[row.comparable] for row in ok}
+        sets = {names[row.comparable] for row in ok}
         why = "their parameters or regions differ; move one of them to another folder"
-        why = _way_out(named) if len(named) > 1 else why
+        why = _way_out(sets) if len(sets) > 1 else why
         raise UnknownNameError(f"{model} has {len(ok)} rows on {task}: {why}")
     return ok[0]
 
@@ -149,7 +149,7 @@ def figure_names(rows: Sequence[Result]) -> dict[str, Result]:
 
 def published_by_data(rows: Sequence[Result]) -> dict[str, dict[str, Result]]:
     """Return the publishable rows by the name of their data, then by model."""
-    return {name: good for name, own in by_data(rows).items() if (good := publishable(own))}
+    return {name: good for name, group in by_data(rows).items() if (good := publishable(group))}
 
 
 def loader_of(row: Result) -> str:
@@ -159,11 +159,11 @@ def loader_of(row: Result) -> str:
 
 def _name(rows: Sequence[Result]) -> str:
     """Return the first name of data that the rows record, or the name of their loader."""
-    named = (str(row.provenance.get("data_name", "")) for row in rows)
+    names = (str(row.provenance.get("data_name", "")) for row in rows)
     loader = loader_of(rows[0])
     published = data_sets().get(loader)
     of_loader = published.name if published else loader.rpartition(":")[2]
-    return one_line(next(filter(None, named), of_loader))
+    return one_line(next(filter(None, names), of_loader))
 
 
 def _way_out(names: Collection[str]) -> str:

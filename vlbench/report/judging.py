@@ -213,8 +213,8 @@ def judge(finding: Finding, evidence: Evidence) -> Judgement:
         )
         for comparison, sides in zip(finding.comparisons, sides_of_each, strict=True)
     ]
-    p_for = max(one.p_for for one in compared)
-    p_against = min(1.0, len(sides_of_each) * min(one.p_against for one in compared))
+    p_for = max(test.p_for for test in compared)
+    p_against = min(1.0, len(sides_of_each) * min(test.p_against for test in compared))
     return Judgement(finding, verdict(p_for, p_against), compared, p_for=p_for, p_against=p_against)
 
 
@@ -287,8 +287,8 @@ def _hardest_floor(score: Score) -> float | None:
 
     For a score that is better the lower it is, only chance counts.
     """
-    known = [score.chance, *(score.floors.values() if not score.lower_is_better else ())]
-    return max((value for value in known if value is not None), default=None)
+    floors = [score.chance, *(score.floors.values() if not score.lower_is_better else ())]
+    return max((value for value in floors if value is not None), default=None)
 
 
 def _interval(score: Score) -> tuple[float, float] | None:

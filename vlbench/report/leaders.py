@@ -74,9 +74,9 @@ def leaders_of(output: Path, board: Board, *, with_worst: bool = False) -> dict[
         return {}
     sets = sorted(comparable_sets(board.results).items())
     return {
-        key: found
+        key: leaders
         for key, rows in sets
-        if (found := _leaders(output, board, rows, with_worst=with_worst))
+        if (leaders := _leaders(output, board, rows, with_worst=with_worst))
     }
 
 
@@ -100,7 +100,7 @@ def leader_of(rows: Sequence[Result], primary: Mapping[str, Any]) -> str | None:
 
 def _scored(rows: Sequence[Result], primary: Mapping[str, Any]) -> dict[str, Score]:
     good = publishable(rows)
-    return {m: one[0] for m, row in good.items() if (one := matching(row.scores, primary))}
+    return {m: scores[0] for m, row in good.items() if (scores := matching(row.scores, primary))}
 
 
 def _leaders(
@@ -134,13 +134,13 @@ def _leaders(
     if first is None:
         why = f"the leader cannot be compared: {untested.pop(leader)}"
         untested |= dict.fromkeys(set(scored) - {leader}, why)
-    p = {m: among_all_pairs(one.p, max(rivals, 2)) for m, one in tested.items()}
+    p = {m: among_all_pairs(test.p, max(rivals, 2)) for m, test in tested.items()}
     detectable = {
-        model: detectable_among_all_pairs(one.detectable, max(rivals, 2))
-        for model, one in tested.items()
+        model: detectable_among_all_pairs(test.detectable, max(rivals, 2))
+        for model, test in tested.items()
     }
     sign = 1 if higher else -1
-    tied = [m for m, one in tested.items() if p[m] >= LEVEL or sign * one.difference < 0]
+    tied = [m for m, test in tested.items() if p[m] >= LEVEL or sign * test.difference < 0]
     # The credit of a weighted item does not show whether the answer is right.
     is_weighted = str(board.primary["metric"]).endswith(WEIGHTED)
     worst = [] if is_weighted else worst_items(models, lower=not higher)

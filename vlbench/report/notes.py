@@ -43,10 +43,10 @@ def joined_notes(rows: Iterable[tuple[Result, str]]) -> list[str]:
             similar.setdefault((place, NUMBER.sub("\0", note)), []).append((note, row.model))
     places: dict[tuple[str, str], list[str]] = {}
     for (place, _), notes in similar.items():
-        own = [*dict.fromkeys(model for _, model in notes)]
-        is_of_all = MANY <= len(own) == len(models[place])
-        named = "all models" if is_of_all else ", ".join(own)
-        places.setdefault((_range([note for note, _ in notes]), named), []).append(place)
+        names = [*dict.fromkeys(model for _, model in notes)]
+        is_of_all = MANY <= len(names) == len(models[place])
+        who = "all models" if is_of_all else ", ".join(names)
+        places.setdefault((_range([note for note, _ in notes]), who), []).append(place)
     return [
         f"{note} ({named}{' on ' if any(of) else ''}{'; '.join(of)})"
         for (note, named), of in places.items()

@@ -73,8 +73,8 @@ def total(rows: Sequence[Row]) -> str:
 
 def cells(row: Row) -> list[str]:
     """Return the cells of a row by `HEADS`; published values of other sources are counted apart."""
-    own = row.published - row.elsewhere
-    published = f"{own or '-'}" + (f", {row.elsewhere} elsewhere" if row.elsewhere else "")
+    number = row.published - row.elsewhere
+    published = f"{number or '-'}" + (f", {row.elsewhere} elsewhere" if row.elsewhere else "")
     costs = (row.data_gigabytes, row.weights_gigabytes, row.hours)
     texts = ["-" if cost is None else f"{cost:.2f}" for cost in costs]
     return [row.task, row.model, published, row.data, *texts]

@@ -148,15 +148,15 @@ def pivots(
         if any(row.status == "ok" for row in board.results):
             for filled in _columns(board, leaders.get(board.task, {}), catalog):
                 groups.setdefault(filled.data, []).append(filled)
-    alone = {name: own for name, own in groups.items() if name and len(own) > 1}
-    rest = [filled for name, own in groups.items() if name not in alone for filled in own]
-    named = alone | ({OTHER_DATA: rest} if rest else {})
-    order = data_order({name: [one.is_embedded for one in own] for name, own in named.items()})
-    tables = [_pivot(name, named[name]) for name in order]
+    alone = {name: group for name, group in groups.items() if name and len(group) > 1}
+    rest = [filled for name, group in groups.items() if name not in alone for filled in group]
+    sets = alone | ({OTHER_DATA: rest} if rest else {})
+    order = data_order({name: [one.is_embedded for one in group] for name, group in sets.items()})
+    tables = [_pivot(name, sets[name]) for name in order]
     if not models:
         return tables
-    known = {model for table in tables for model in table.rows}
-    require_known("model with scores", models, known)
+    names = {model for table in tables for model in table.rows}
+    require_known("model with scores", models, names)
     # Shades are still those over all models.
     return [
         table._replace(
@@ -184,10 +184,10 @@ def data_name(tables: Sequence[ScoreTable], spec: TaskSpec | None) -> str:
     It is the name in the task's title. If the title names none, or for a user's own data, it is
     that of the folder, since boards with the same title may have the data of different folders.
     """
-    named = {table.data for table in tables} - {UNKNOWN}
+    names = {table.data for table in tables} - {UNKNOWN}
     if spec and data_of(spec.title) and not is_on_own_data(spec):
         return data_of(spec.title)
-    return named.pop() if len(named) == 1 else ""
+    return names.pop() if len(names) == 1 else ""
 
 
 def is_on_own_data(spec: TaskSpec) -> bool:
@@ -202,7 +202,7 @@ def data_of(title: str) -> str:
 
 def mark_notes(pivots: Sequence[Pivot]) -> str:
     """Return the meaning of the marks in some tables."""
-    cells = [cell for pivot in pivots for own in pivot.rows.values() for cell in own.values()]
+    cells = [cell for pivot in pivots for row in pivot.rows.values() for cell in row.values()]
     notes = {
         BEST_NOTE: any(cell.entry.is_best for cell in cells),
         APART_NOTE: any(cell.is_apart for cell in cells),
@@ -224,14 +224,14 @@ def row_notes(pivots: Sequence[Pivot]) -> list[str]:
     )
 
 
-def together(boards: Sequence[Board], found: Sequence[Pivot], models: Sequence[str] = ()) -> Pivot:
+def together(boards: Sequence[Board], parts: Sequence[Pivot], models: Sequence[str] = ()) -> Pivot:
     """Return one table made of several, its columns in the order of the boards.
 
     Its rows are in the order of the `models`, or by name.
     """
-    columns = [column._replace(head="") for pivot in found for column in pivot.columns]
+    columns = [column._replace(head="") for pivot in parts for column in pivot.columns]
     rows: dict[str, dict[str, Cell]] = {}
-    for pivot in found:
+    for pivot in parts:
         for model, cells in pivot.rows.items():
             rows.setdefault(model, {}).update(cells)
     ordered = {model: rows[model] for model in models or sorted(rows) if model in rows}
@@ -243,7 +243,7 @@ def caption(pivot: Pivot) -> str:
     """Return, for each column, n and how far the 95 % intervals reach, then the notes on marks."""
     parts = []
     for column in pivot.columns:
-        cells = [own[column.key] for own in pivot.models.values() if column.key in own]
+        cells = [row[column.key] for row in pivot.models.values() if column.key in row]
         scores = [cell.entry.primary for cell in cells if cell.entry.primary]
         if scores:
             ns = sorted({score.n for score in scores})
@@ -279,7 +279,7 @@ class _Filled(NamedTuple):
 
 
 def _pivot(title: str, filled: Sequence[_Filled]) -> Pivot:
-    columns = [one.column._replace(head=within(one.column.title, title)) for one in filled]
+    columns = [part.column._replace(head=within(part.column.title, title)) for part in filled]
     rows: dict[str, dict[str, Cell]] = {}
     for column, cells, *_ in filled:
         for model, cell in cells.items():
@@ -289,19 +289,19 @@ def _pivot(title: str, filled: Sequence[_Filled]) -> Pivot:
 
 def _marked(title: str, columns: Sequence[Column], rows: Mapping[str, Mapping[str, Cell]]) -> Pivot:
     """Return a table in which marks that all cells of a model share are moved to its name."""
-    own, blind = dict[str, dict[str, Cell]](), dict[str, dict[str, Cell]]()
+    models, blind = dict[str, dict[str, Cell]](), dict[str, dict[str, Cell]]()
     common: dict[str, str] = {}
     for model, cells in rows.items():
         marks = {key: _marks(cell) for key, cell in cells.items()}
         first, *others = marks.values()
-        shared = [mark for mark in first if all(mark in own for own in others)]
+        shared = [mark for mark in first if all(mark in other for other in others)]
         common[model] = "".join(shared)
         is_control = any(cell.entry.row.is_control for cell in cells.values())
-        (blind if is_control else own)[model] = {
+        (blind if is_control else models)[model] = {
             key: cell._replace(marks=[mark for mark in marks[key] if mark not in shared])
             for key, cell in cells.items()
         }
-    return Pivot(title, columns, own, blind, common)
+    return Pivot(title, columns, models, blind, common)
 
 
 def _marks(cell: Cell) -> list[str]:
@@ -326,9 +326,9 @@ def _columns(board: Board, leaders: Mapping[str, Leaders], catalog: Catalog) -> 
     is_embedded = spec is not None and EMBEDDED in spec.tags
     is_folder = spec is not None and is_on_own_data(spec) and {*by_name} != {UNKNOWN}
     for name, tables in sorted(by_name.items()):
-        named = len(by_name) > 1 or is_folder
-        own, data = (f"{title}: {name}", name) if named else (title, "")
-        column = Column(board.task, own, score, _chance(tables), data, paper.partition(",")[0])
+        has_data = len(by_name) > 1 or is_folder
+        head, data = (f"{title}: {name}", name) if has_data else (title, "")
+        column = Column(board.task, head, score, _chance(tables), data, paper.partition(",")[0])
         yield _Filled(column, _cells(tables, trained), data_name(tables, spec), is_embedded)
 
 
@@ -346,8 +346,8 @@ def _cells(tables: Sequence[ScoreTable], trained: Mapping[str, str]) -> dict[str
 
 def _chance(tables: Sequence[ScoreTable]) -> str:
     scores = [score for table in tables for score in table.scores]
-    known = {number(one.chance, one.unit) for one in scores if one.chance is not None}
-    return known.pop() if len(known) == 1 else ""
+    chances = {number(score.chance, score.unit) for score in scores if score.chance is not None}
+    return chances.pop() if len(chances) == 1 else ""
 
 
 def grid(pivot: Pivot) -> Grid:
@@ -370,9 +370,9 @@ def grid(pivot: Pivot) -> Grid:
     return Grid(pivot.title, head, rows, columns, caption(pivot), row_notes([pivot]))
 
 
-def lines(found: Sequence[Pivot]) -> Iterator[dict[str, Any]]:
+def lines(pivots: Sequence[Pivot]) -> Iterator[dict[str, Any]]:
     """Yield a line for each model, task and data set with a score, for CSV and JSON."""
-    for pivot in found:
+    for pivot in pivots:
         for (model, cells), column in product(pivot.rows.items(), pivot.columns):
             cell = cells.get(column.key)
             if cell and cell.entry.primary:

@@ -34,8 +34,8 @@ def verdicts(finding: Finding, evidence: Evidence) -> dict[str, Judgement]:
     p_for, p_against = (
         holm([getattr(one, key) for one in tested.values()]) for key in ("p_for", "p_against")
     )
-    for (model, one), mine, theirs in zip(tested.items(), p_for, p_against, strict=True):
-        corrected = one._replace(verdict=verdict(mine, theirs), p_for=mine, p_against=theirs)
+    for (model, judgement), mine, theirs in zip(tested.items(), p_for, p_against, strict=True):
+        corrected = judgement._replace(verdict=verdict(mine, theirs), p_for=mine, p_against=theirs)
         by_model[model] = corrected
     return by_model
 
@@ -48,17 +48,17 @@ def models_in(finding: Finding, evidence: Evidence) -> list[str]:
     capabilities that the tasks of its rows need.
     """
     assert finding.range
-    named = {model for side in finding.sides for model in side.models}
+    excluded = {model for side in finding.sides for model in side.models}
     can, controls = dict.fromkeys(finding.range.models), set[str]()
-    wanted, known = set(finding.range.capabilities), evidence.catalog.models
+    needed, models = set(finding.range.capabilities), evidence.catalog.models
     for task in {task for side in finding.sides for task in tasks_of(side, evidence.catalog)}:
         board, needs = evidence.boards[task], needs_of(evidence.catalog.tasks[task]) or ""
         for row in board.results if board else ():
-            listed = known.get(row.model.partition("[")[0])
-            own = _capabilities(listed) if listed else {*needs.split(" | ")}
+            spec = models.get(row.model.partition("[")[0])
+            capabilities = _capabilities(spec) if spec else {*needs.split(" | ")}
             controls |= {row.model} if row.is_control else set()
-            can |= {row.model: None} if wanted and wanted <= own else {}
-    return [model for model in sorted(can) if model not in named | controls]
+            can |= {row.model: None} if needed and needed <= capabilities else {}
+    return [model for model in sorted(can) if model not in excluded | controls]
 
 
 def _capabilities(spec: ModelSpec) -> set[str]:

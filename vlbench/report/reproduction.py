@@ -114,20 +114,20 @@ def tasks_of_paper(paper: FindingsSpec, catalog: Catalog) -> list[TaskSpec]:
         if spec.reference and (spec.name in run or _is_of(spec, paper))
     ]
     sides = [side for finding in paper.findings for side in finding.sides]
-    named = [name for side in sides for name in [*side.tasks, *tasks_of(side, catalog)]]
-    return [catalog.tasks[name] for name in dict.fromkeys([*cited, *named])]
+    names = [name for side in sides for name in [*side.tasks, *tasks_of(side, catalog)]]
+    return [catalog.tasks[name] for name in dict.fromkeys([*cited, *names])]
 
 
-def summary(found: Reproduction) -> list[str]:
+def summary(study: Reproduction) -> list[str]:
     """Return how much of a paper was measured, and one line on what was not."""
-    own, *others = found.by_source.values()
-    published, values = count_values(own)
+    first, *others = study.by_source.values()
+    published, values = count_values(first)
     findings = sum(
-        any(one.verdict != MISSING for one in by_model.values()) for _, by_model in found.judged
+        any(one.verdict != MISSING for one in by_model.values()) for _, by_model in study.judged
     )
-    left = {"published value": published - values, "finding": len(found.judged) - findings}
+    left = {"published value": published - values, "finding": len(study.judged) - findings}
     absent = " and ".join(counted(count, noun) for noun, count in left.items() if count)
-    lines = [printed(found.title)]
+    lines = [printed(study.title)]
     if values or findings:
         both = (counted(values, "published value"), counted(findings, "finding"))
         lines.append(f"measured: {' and '.join(both)}")
@@ -159,17 +159,17 @@ class Line(NamedTuple):
     numbers: Mapping[str, Any]
 
 
-def lines(found: Reproduction) -> Iterator[Line]:
+def lines(study: Reproduction) -> Iterator[Line]:
     """Yield a line for each published value, and for each finding and model."""
-    for reference in found.references:
-        own = reference.source == found.paper.paper
-        title = f"{found.title if own else reference.source}: numbers"
+    for reference in study.references:
+        is_own = reference.source == study.paper.paper
+        title = f"{study.title if is_own else reference.source}: numbers"
         cells = _value_cells(reference) if isinstance(reference.ours, Score) else ()
         yield Line(title, VALUES, cells, _value_numbers(reference))
-    for finding, by_model in found.judged:
-        about = {"paper": found.paper.paper or found.paper.name, "finding": finding.text}
+    for finding, by_model in study.judged:
+        about = {"paper": study.paper.paper or study.paper.name, "finding": finding.text}
         about |= {"where": finding.where, "task": " ".join(finding.tasks)}
-        title, sentence = f"{found.title}: findings", _sentence(finding)
+        title, sentence = f"{study.title}: findings", _sentence(finding)
         for model, judgement in by_model.items():
             numbers, cells = about | {"model": model} | _verdict_numbers(judgement), list[str]()
             if judgement.verdict != MISSING:
@@ -181,14 +181,14 @@ def lines(found: Reproduction) -> Iterator[Line]:
             yield Line(title, VERDICTS, (), numbers)
 
 
-def grids(found: Reproduction) -> list[Grid]:
+def grids(study: Reproduction) -> list[Grid]:
     """Return tables of the numbers and findings of a paper that were measured, if any.
 
     Numbers of each other source have a separate table.
     """
     rows: dict[tuple[str, Sequence[str]], list[Sequence[str]]] = {}
-    rows[f"{found.title}: numbers", VALUES] = []
-    for line in lines(found):
+    rows[f"{study.title}: numbers", VALUES] = []
+    for line in lines(study):
         rows.setdefault((line.title, line.head), []).extend([line.cells] if line.cells else [])
     return [
         Grid(title, head, cells, "l" * len(head), NOTE)
@@ -199,9 +199,9 @@ def grids(found: Reproduction) -> list[Grid]:
 
 def _value_numbers(reference: Reference) -> dict[str, Any]:
     """Return a published value and our score; the `paper` is its source."""
-    spec, given, source, ours = reference
-    about = {"paper": source, "task": spec.name, "score": name_of(given)}
-    about |= {"published": given["value"]} | {key: given[key] for key in ("where", "model")}
+    spec, value, source, ours = reference
+    about = {"paper": source, "task": spec.name, "score": name_of(value)}
+    about |= {"published": value["value"]} | {key: value[key] for key in ("where", "model")}
     if isinstance(ours, Lack):
         return about | {"why_not_measured": ours.why}
     low, high = ours.ci95 or (None, None)
@@ -210,14 +210,14 @@ def _value_numbers(reference: Reference) -> dict[str, Any]:
 
 
 def _value_cells(reference: Reference) -> list[str]:
-    spec, given, _, ours = reference
+    spec, value, _, ours = reference
     assert isinstance(ours, Score)
-    known = compare(given, ours)
-    in_errors = "" if known.in_stderr is None else f" ({known.in_stderr:+.1f} standard errors)"
+    check = compare(value, ours)
+    in_errors = "" if check.in_stderr is None else f" ({check.in_stderr:+.1f} standard errors)"
     return [
-        *(spec.name, given["model"], spaced(name_of(given)), known.where),
-        *(number(known.value, ours.unit), number(ours.value, ours.unit)),
-        f"{lead(known.difference, ours.unit)}{in_errors}",
+        *(spec.name, value["model"], spaced(name_of(value)), check.where),
+        *(number(check.value, ours.unit), number(ours.value, ours.unit)),
+        f"{lead(check.difference, ours.unit)}{in_errors}",
     ]
 
 
@@ -243,10 +243,10 @@ def _references(paper: FindingsSpec, specs: Sequence[TaskSpec], boards: Boards) 
     """Return the published values of a paper's tasks and experiments beside our scores."""
     run = {experiment.task for experiment in paper.experiments}
     return [
-        Reference(spec, given, source_of(given, spec, paper), _ours(spec, given, boards))
+        Reference(spec, value, source_of(value, spec, paper), _ours(spec, value, boards))
         for spec in specs
         if spec.name in run or _is_of(spec, paper)
-        for given in spec.reference
+        for value in spec.reference
     ]
 
 
@@ -254,20 +254,20 @@ def of_other_tasks(
     papers: Sequence[FindingsSpec], catalog: Catalog, output: Path
 ) -> dict[str, list[Reference]]:
     """Return the published values of tasks of no paper, by source, such as recorded answers'."""
-    known = {spec.name for paper in papers for spec in tasks_of_paper(paper, catalog)}
-    specs = [spec for spec in catalog.tasks.values() if spec.reference and spec.name not in known]
+    names = {spec.name for paper in papers for spec in tasks_of_paper(paper, catalog)}
+    specs = [spec for spec in catalog.tasks.values() if spec.reference and spec.name not in names]
     boards, sources = read_boards(output, specs), dict[str, list[Reference]]()
     for spec in specs:
-        for given in spec.reference:
-            source = given.get("source") or spec.paper
-            own = Reference(spec, given, source, _ours(spec, given, boards))
-            sources.setdefault(source, []).append(own)
+        for value in spec.reference:
+            source = value.get("source") or spec.paper
+            reference = Reference(spec, value, source, _ours(spec, value, boards))
+            sources.setdefault(source, []).append(reference)
     return sources
 
 
-def source_of(given: Mapping[str, Any], spec: TaskSpec, paper: FindingsSpec) -> str:
+def source_of(value: Mapping[str, Any], spec: TaskSpec, paper: FindingsSpec) -> str:
     """Return where a value is published: a paper's id, or the source that the value names."""
-    return given.get("source") or (paper.paper if _is_of(spec, paper) else spec.paper)
+    return value.get("source") or (paper.paper if _is_of(spec, paper) else spec.paper)
 
 
 def _is_of(spec: TaskSpec, paper: FindingsSpec) -> bool:
@@ -275,17 +275,17 @@ def _is_of(spec: TaskSpec, paper: FindingsSpec) -> bool:
     return bool(paper.paper) and f"{spec.paper},".startswith(f"{paper.paper},")
 
 
-def _ours(spec: TaskSpec, given: Mapping[str, Any], boards: Boards) -> Score | Lack:
-    row = counted_row(boards[spec.name], spec, given["model"])
+def _ours(spec: TaskSpec, value: Mapping[str, Any], boards: Boards) -> Score | Lack:
+    row = counted_row(boards[spec.name], spec, value["model"])
     if isinstance(row, Lack):
         return row
-    return score_of(given, row.scores) or Lack(row.model, spec.name, f"no score {name_of(given)}")
+    return score_of(value, row.scores) or Lack(row.model, spec.name, f"no score {name_of(value)}")
 
 
-def name_of(given: Mapping[str, Any]) -> str:
+def name_of(value: Mapping[str, Any]) -> str:
     """Return the name of the score of a published value, or of the floor of a score."""
-    name = score_name(given["metric"], given.get("at", {}))
-    return f"{name}: {given['floor']}" if "floor" in given else name
+    name = score_name(value["metric"], value.get("at", {}))
+    return f"{name}: {value['floor']}" if "floor" in value else name
 
 
 def _sentence(finding: Finding) -> str:
@@ -300,8 +300,8 @@ def told(judgement: Judgement) -> str:
     comparison, unit = compared.comparison, compared.unit
     values = [number(value, unit) for value in compared.values]
     sides = [f"{s.label} {v}".strip() for s, v in zip(comparison.sides, values, strict=True)]
-    several = len(judgement.compared)
-    case = f"weakest of {several}: " if several > 1 else ""
+    count = len(judgement.compared)
+    case = f"weakest of {count}: " if count > 1 else ""
     case += f"{comparison.case}: " if comparison.case else ""
     text = f"{case}{', '.join(sides)}"
     show = number if len(sides) == 1 else lead

@@ -92,31 +92,31 @@ class Published(NamedTuple):
 
 def published(spec: TaskSpec, model: str, score: Score) -> Published | None:
     """Return the value that a task's file gives for this model and score; None if there is none."""
-    for given in spec.reference:
-        if given["model"] == model and "floor" not in given and matching([score], given):
-            return compare(given, score)
+    for entry in spec.reference:
+        if entry["model"] == model and "floor" not in entry and matching([score], entry):
+            return compare(entry, score)
     return None
 
 
-def score_of(given: Mapping[str, Any], scores: Sequence[Score]) -> Score | None:
+def score_of(reference: Mapping[str, Any], scores: Sequence[Score]) -> Score | None:
     """Return the score, or floor of a score, that a published value refers to; None if missing."""
-    score = next(iter(matching(scores, given)), None)
-    if score is None or "floor" not in given:
+    score = next(iter(matching(scores, reference)), None)
+    if score is None or "floor" not in reference:
         return score
-    floor = score.floors.get(given["floor"])
+    floor = score.floors.get(reference["floor"])
     return None if floor is None else replace(score, value=floor, stderr=None, ci95=None)
 
 
-def compare(given: Mapping[str, Any], ours: Score) -> Published:
+def compare(reference: Mapping[str, Any], ours: Score) -> Published:
     """Return a published value beside our score."""
-    difference = ours.value - given["value"]
+    difference = ours.value - reference["value"]
     in_stderr = difference / ours.stderr if ours.stderr else None
-    return Published(given["value"], place(given), difference, in_stderr)
+    return Published(reference["value"], place(reference), difference, in_stderr)
 
 
-def place(given: Mapping[str, Any]) -> str:
+def place(reference: Mapping[str, Any]) -> str:
     """Return where a value is published: its source, if not the task's paper, and the place."""
-    return ", ".join(filter(None, (given.get("source"), given["where"])))
+    return ", ".join(filter(None, (reference.get("source"), reference["where"])))
 
 
 def named_files(output: Path, names: Sequence[str]) -> list[Path]:
@@ -125,15 +125,15 @@ def named_files(output: Path, names: Sequence[str]) -> list[Path]:
     Raises UnknownNameError for a name without a file, and for a folder without boards.
     """
     files = [*output.glob("*.json"), *output.glob("summaries/*.json")]
-    there = {file.stem: file for file in sorted(files)}
-    absent = [name for name in names if name not in there]
-    if absent or not there:
-        if not there:
+    by_name = {file.stem: file for file in sorted(files)}
+    absent = [name for name in names if name not in by_name]
+    if absent or not by_name:
+        if not by_name:
             raise UnknownNameError(f"no boards in {output}")
         groups = "; vlbench leaderboard build makes the boards of groups"
-        whys = [f"{unknown(f'board in {output}', name, there)}{groups}" for name in absent]
+        whys = [f"{unknown(f'board in {output}', name, by_name)}{groups}" for name in absent]
         raise UnknownNameError("\n".join(whys))
-    return [there[name] for name in dict.fromkeys(names or there)]
+    return [by_name[name] for name in dict.fromkeys(names or by_name)]
 
 
 def named_boards(output: Path, names: Sequence[str]) -> list[Board]:

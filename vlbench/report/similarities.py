@@ -78,8 +78,8 @@ def joined(output: Path, boards: Sequence[Board]) -> tuple[list[Member], dict[st
         largest = max(by_name.values(), key=len, default={})
         common = Counter(row.comparable for _, row in sorted(largest.items())).most_common(1)
         # Rows of the largest data set come first, and keep the names of their models.
-        in_order = sorted(by_name.values(), key=lambda own: own is not largest)
-        for model, row in (pair for own in in_order for pair in sorted(own.items())):
+        in_order = sorted(by_name.values(), key=lambda group: group is not largest)
+        for model, row in (pair for group in in_order for pair in sorted(group.items())):
             name = _name(model, board.task, [*(m.name for m in members), *left_out], boards[0].task)
             member = _member(output, kind, name, row)
             if isinstance(member, str):
@@ -103,9 +103,9 @@ def _classes(member: Member) -> tuple[list[str], list[str]]:
     return member.classes, member.categories
 
 
-def _name(model: str, task: str, taken: Sequence[str], first: str) -> str:
+def _name(model: str, task: str, names: Sequence[str], first: str) -> str:
     others = [word for word in task.split("_") if word not in first.split("_")]
-    return f"{model} ({' '.join(others) or task})" if model in taken else model
+    return f"{model} ({' '.join(others) or task})" if model in names else model
 
 
 def _member(output: Path, kind: Kind, name: str, row: Result) -> Member | str:
@@ -115,7 +115,7 @@ def _member(output: Path, kind: Kind, name: str, row: Result) -> Member | str:
         table = read_table(output, row, kind.over, ["name", "category"])
     except DataError as error:
         return str(error)
-    classes, categories = ([one[key] for one in table] for key in ("name", "category"))
+    classes, categories = ([line[key] for line in table] for key in ("name", "category"))
     if matrix.shape != (len(classes) * (len(classes) - 1) // 2,):
         shape = list(matrix.shape)
         return f"its matrix of shape {shape} is not that of {len(classes)} {kind.over}"
@@ -163,8 +163,8 @@ def similarities(members: Sequence[Member]) -> Similarities:
     groups = np.unique(members[0].categories, return_inverse=True)[1]
     intervals: list[Interval] = []
     of_means: list[Interval] = []
-    for found in left_out(table, groups):
-        for less in found.transpose(1, 0, 2):
+    for block in left_out(table, groups):
+        for less in block.transpose(1, 0, 2):
             i = len(intervals)
             mean, mean_less = ((r.sum(-1) - r[..., i]) / (count - 1) for r in (pearson[i], less))
             of_means.append(jackknife(mean, mean_less))
@@ -209,8 +209,8 @@ def _ceilings(members: Sequence[Member]) -> Floats:
     They hold if the true matrices agree. Each is the product of the bounds of both matrices, or NaN
     if a matrix has no reliability.
     """
-    own = noise_ceiling(np.array([member.reliability for member in members], np.float64))
-    return np.stack([np.outer(bound, bound) for bound in own])
+    bounds = noise_ceiling(np.array([member.reliability for member in members], np.float64))
+    return np.stack([np.outer(bound, bound) for bound in bounds])
 
 
 def _ceiling(bounds: Floats, classes: int, at: Mapping[str, str] | None = None) -> list[Score]:

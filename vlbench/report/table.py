@@ -64,7 +64,7 @@ class Entry(NamedTuple):
     def reference(self) -> Published | None:
         """The paper's value for the primary score."""
         pairs = zip(self.row.scores, self.published, strict=True)
-        return next((given for score, given in pairs if score is self.primary), None)
+        return next((reference for score, reference in pairs if score is self.primary), None)
 
     @property
     def is_best(self) -> bool:
@@ -122,10 +122,10 @@ class ScoreTable(NamedTuple):
     @property
     def heads(self) -> list[str]:
         """The columns to show: always-present ones, and others that have a value."""
-        known = {STANDING: bool(self.leaders and self.leaders.p)}
-        known[STANDING] |= any(entry.is_apart for entry in self.entries)
-        known[PUBLISHED] = any(entry.reference for entry in self.entries)
-        return [head for head in HEADS if known.get(head, True)]
+        visible = {STANDING: bool(self.leaders and self.leaders.p)}
+        visible[STANDING] |= any(entry.is_apart for entry in self.entries)
+        visible[PUBLISHED] = any(entry.reference for entry in self.entries)
+        return [head for head in HEADS if visible.get(head, True)]
 
 
 def table_of(
@@ -151,11 +151,11 @@ def _entries(
     p = leaders.p if leaders else {}
     entries = []
     for row, score in ranked(sorted(rows, key=lambda row: row.model), primary):
-        known = spec if spec and not unpublished(row) else None
-        given = [published(known, row.model, one) if known else None for one in row.scores]
+        task = spec if spec and not unpublished(row) else None
+        values = [published(task, row.model, one) if task else None for one in row.scores]
         stands, detectable = standing(row.model, leaders), leaders.detectable if leaders else {}
-        one = Entry(row, score, given, stands, p.get(row.model), detectable.get(row.model, 0.0))
-        entries.append(one)
+        entry = Entry(row, score, values, stands, p.get(row.model), detectable.get(row.model, 0.0))
+        entries.append(entry)
     return sorted(entries, key=lambda entry: entry.row.is_control)
 
 
@@ -167,7 +167,7 @@ def tables_of(
     A set of one row is put in the first table of its data, with a mark. `leaders` are by
     `comparable`.
     """
-    by_size = sorted(by_data(board.results).items(), key=lambda one: (-len(one[1]), one[0]))
+    by_size = sorted(by_data(board.results).items(), key=lambda pair: (-len(pair[1]), pair[0]))
     tables = [
         table._replace(entries=[entry._replace(data=data) for entry in table.entries])
         for data, rows in by_size
@@ -194,9 +194,9 @@ def _tables_of_data(
     names = set_names(board.results)
     by_size = sorted(
         comparable_sets(rows).items(),
-        key=lambda one: (bool(one[1][0].task_params), -len(one[1])),
+        key=lambda pair: (bool(pair[1][0].task_params), -len(pair[1])),
     )
-    sets = [one for i, one in enumerate(by_size) if i == 0 or len(one[1]) > 1]
+    sets = [pair for i, pair in enumerate(by_size) if i == 0 or len(pair[1]) > 1]
     alone = [row for _, same in by_size[len(sets) :] for row in same]
     tables = []
     for key, same in sets:
@@ -250,8 +250,8 @@ def row_texts(entry: Entry, heads: Sequence[str] = HEADS) -> list[str]:
     """Return the name, the primary score and the cells under some heads; empty if unknown."""
     score, row, beside = entry.primary, entry.row, cells(entry)
     partial = " (partial)" if row.is_partial else ""
-    shown = f"{value(score)}{ties_mark(row)}{partial}" if score else ""
-    return [row.label, shown, *(beside[head] for head in heads)]
+    text = f"{value(score)}{ties_mark(row)}{partial}" if score else ""
+    return [row.label, text, *(beside[head] for head in heads)]
 
 
 def _standing_text(entry: Entry, unit: str) -> str:
@@ -307,9 +307,9 @@ def directionless(table: ScoreTable, number: Number = number) -> list[list[str]]
     """
     rows = [["model", "score", "value", "95 % interval", "floor"]]
     for entry in table.entries:
-        own = [score for score in entry.row.scores if score.higher_is_better is None]
-        kinds = Counter((score.metric, *score.at) for score in own)
-        for score in sorted(own, key=lambda score: score is not entry.primary):
+        scores = [score for score in entry.row.scores if score.higher_is_better is None]
+        kinds = Counter((score.metric, *score.at) for score in scores)
+        for score in sorted(scores, key=lambda score: score is not entry.primary):
             if kinds[score.metric, *score.at] <= MOST_OF_KIND:
                 name = score_name(spaced(score.metric), score.at)
                 context = value(score, number), interval(score), _floor(score, number)

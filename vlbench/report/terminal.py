@@ -53,8 +53,8 @@ def score_table(table: ScoreTable) -> Table:
     columns = ["model", table.name, *heads, *(spaced(score.metric) for score in others)]
     rows = []
     for entry in table.entries:
-        own = {key_of(score): score for score in entry.row.scores}
-        matches = [own.get(key_of(score)) for score in others]
+        scores = {key_of(score): score for score in entry.row.scores}
+        matches = [scores.get(key_of(score)) for score in others]
         texts = [*row_texts(entry, heads), *(value(score) if score else "" for score in matches)]
         rows.append([text or "-" for text in texts])
     optional = [name for name in columns[2:] if name not in KEPT]

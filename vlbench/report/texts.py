@@ -69,13 +69,13 @@ def fitted(table: Table, width: int) -> Table:
     if columns[1:] and columns[1].justify == "right" and SHORTEST <= room < _widest(columns[0]):
         columns[0] = _shortened(columns[0], room)
     widened = _widen(columns, width - _overhead(columns))
-    shown = copy(table)
-    shown.columns = widened or [_stack(columns, width - _overhead(columns[:1]))]
+    result = copy(table)
+    result.columns = widened or [_stack(columns, width - _overhead(columns[:1]))]
     if left_out:
         many = "1 more column" if left_out == 1 else f"{left_out} more columns"
-        shown.caption = Text(f"{many} in a wider terminal or a file\n", "table.caption")
-        shown.caption_justify = "left"
-    return shown
+        result.caption = Text(f"{many} in a wider terminal or a file\n", "table.caption")
+        result.caption_justify = "left"
+    return result
 
 
 def _shortened(column: Column, width: int) -> Column:
@@ -101,21 +101,21 @@ def _widen(columns: Sequence[Column], room: int) -> list[Column]:
     widths = next((widths for widths in narrowest if sum(widths) <= room), None)
     if widths is None:
         return []
-    wanted = [_widest(column) for column in columns]
-    for i in sorted(range(len(columns)), key=lambda i: wanted[i]):
-        widths[i] = min(wanted[i], widths[i] + room - sum(widths))
-    return [replace(one, width=width) for one, width in zip(columns, widths, strict=True)]
+    widest = [_widest(column) for column in columns]
+    for i in sorted(range(len(columns)), key=lambda i: widest[i]):
+        widths[i] = min(widest[i], widths[i] + room - sum(widths))
+    return [replace(column, width=width) for column, width in zip(columns, widths, strict=True)]
 
 
 def _stack(columns: Sequence[Column], room: int) -> Column:
     """Return one column instead of several, with the cells of a row below each other."""
     first, *rest = columns
-    heads = [f"{one.header}: " if len(rest) > 1 else "" for one in rest]
+    heads = [f"{column.header}: " if len(rest) > 1 else "" for column in rest]
     wrapper = TextWrapper(room, INDENT, INDENT, break_long_words=False, break_on_hyphens=False)
     cells: list[RenderableType] = []
-    for name, *others in zip(first.cells, *(one.cells for one in rest), strict=True):
-        given = [f"{head}{cell}" for head, cell in zip(heads, others, strict=True) if str(cell)]
-        cells.append(Text("\n".join([str(name), *map(wrapper.fill, given)])))
+    for name, *others in zip(first.cells, *(column.cells for column in rest), strict=True):
+        lines = [f"{head}{cell}" for head, cell in zip(heads, others, strict=True) if str(cell)]
+        cells.append(Text("\n".join([str(name), *map(wrapper.fill, lines)])))
     return replace(first, no_wrap=False, _cells=cells)
 
 
@@ -226,7 +226,7 @@ def hardest_floor(score: Score) -> tuple[str, float] | None:
     pick = min if score.lower_is_better else max
     floors = [*score.floors.items()]
     if score.chance is not None:
-        floors = [one for one in floors if pick(one[1], score.chance) == one[1]]
+        floors = [floor for floor in floors if pick(floor[1], score.chance) == floor[1]]
     return pick(floors, key=lambda floor: floor[1], default=None)
 
 

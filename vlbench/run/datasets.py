@@ -42,17 +42,17 @@ class DataSets:
 
         They are given by the companion's key. Raises what `load` raises.
         """
-        own = model.spec.regions.get("kind")
-        companions = [one for several in task.companions.values() for one in several]
+        kind = model.spec.regions.get("kind")
+        companions = [companion for group in task.companions.values() for companion in group]
         kinds = {companion.key: companion.spec.regions.get("kind") for companion in companions}
-        others = [one for one in companions if task.regions and kinds[one.key] not in {None, own}]
-        return {one.key: self.load(task, one) for one in others}
+        others = [one for one in companions if task.regions and kinds[one.key] not in {None, kind}]
+        return {companion.key: self.load(task, companion) for companion in others}
 
     def _load(self, task: Task, arguments: Mapping[str, Any]) -> Data:
         data = task.loader(**arguments)
         if not isinstance(data, Data):
-            found = type(data).__name__
-            raise SpecError(f"{task.spec.data['loader']} returned a {found}, not Data")
+            kind = type(data).__name__
+            raise SpecError(f"{task.spec.data['loader']} returned a {kind}, not Data")
         return data if self._limit is None else data.limited(self._limit)
 
 
@@ -62,8 +62,8 @@ def _regions(task: Task, model: Model) -> dict[str, Any]:
     if not task.regions:
         return {}
     if kind is not None and kind not in task.regions:
-        known = ", ".join(task.regions)
-        raise CannotDo(f"{model.spec.name} reads regions of kind {kind}; the task has {known}")
+        choices = ", ".join(task.regions)
+        raise CannotDo(f"{model.spec.name} reads regions of kind {kind}; the task has {choices}")
     return {"regions": task.regions[kind] if kind else None}
 
 
@@ -80,12 +80,12 @@ def _recording(task: Task, model: Model) -> dict[str, Any]:
     """
     if "recording" not in parameters(task.loader):
         return {}
-    given = model.base.arguments
+    arguments = model.base.arguments
     if model.base.instance is not None:
-        given = getattr(model.base.instance, "arguments", {})
-    if not has(model.base.adapter, Recording) or "path" not in given:
+        arguments = getattr(model.base.instance, "arguments", {})
+    if not has(model.base.adapter, Recording) or "path" not in arguments:
         raise CannotDo("the task reads its items from the log of a model: --model recorded:LOG")
-    return {"recording": given}
+    return {"recording": arguments}
 
 
 def require_splits(task: Task, data: Data) -> None:
@@ -115,15 +115,15 @@ def require_region_widths(task: Task, model: Model, data: Data, views: Mapping[s
 
 
 def _require_width(data: Data, task: Task, model: Model) -> None:
-    wanted = model.spec.regions.get("width")
+    width = model.spec.regions.get("width")
     for split in data.splits.values():
-        if not (task.regions and wanted and "picture" in split.columns and len(split)):
+        if not (task.regions and width and "picture" in split.columns and len(split)):
             continue
         regions = split["picture"][0].regions
-        if regions is None or regions.vectors is None or regions.vectors.shape[1] == wanted:
+        if regions is None or regions.vectors is None or regions.vectors.shape[1] == width:
             continue
-        found = regions.vectors.shape[1]
+        size = regions.vectors.shape[1]
         raise SpecError(
-            f"{task.spec.document.where('data', 'regions')}: region vectors are {found} wide, "
-            f"{model.spec.name} reads {wanted}"
+            f"{task.spec.document.where('data', 'regions')}: region vectors are {size} wide, "
+            f"{model.spec.name} reads {width}"
         )

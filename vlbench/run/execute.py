@@ -132,10 +132,10 @@ def _run(
         progress=machine.progress,
         processes=machine.processes,
         known={
-            id(models.get(one).adapter): KnownModel(
-                one.name, job.views.get(one.key), partial(models.untrained, one)
+            id(models.get(model).adapter): KnownModel(
+                model.name, job.views.get(model.key), partial(models.untrained, model)
             )
-            for one in (*chain.from_iterable(task.companions.values()), job.model)
+            for model in (*chain.from_iterable(task.companions.values()), job.model)
         },
         data=task.spec.data["loader"],
     )
@@ -143,14 +143,14 @@ def _run(
 
     start = time.perf_counter()
     adapters = {
-        key: task.as_annotated(key, [one.adapter for one in several])
-        for key, several in live.items()
+        key: task.as_annotated(key, [model.adapter for model in group])
+        for key, group in live.items()
     }
     # A decorated probe takes its first parameters by position only.
-    given = signature(task.probe).bind(data=job.data, engine=engine, **task.arguments, **adapters)
+    call = signature(task.probe).bind(data=job.data, engine=engine, **task.arguments, **adapters)
     with single_thread():
-        found: Outcome = task.probe(*given.args, **given.kwargs)
-        outcome = scored(found)
+        result: Outcome = task.probe(*call.args, **call.kwargs)
+        outcome = scored(result)
     seconds = time.perf_counter() - start
     where = task.spec.document.where("primary").rpartition("/")[2]
     require_primary(outcome, task.spec.primary_score, where)
@@ -222,9 +222,9 @@ def _is_of_memory(error: BaseException | None) -> bool:
 def _remedy(model: Model, machine: Machine) -> str:
     """Return the options that reduce a model's memory and are not used yet."""
     settings = machine.settings
-    known = {} if model.instance is not None else parameters(model.adapter)
+    slots = {} if model.instance is not None else parameters(model.adapter)
     dtype = str(settings.dtype).removeprefix("torch.")
-    ways = memory_options(known, settings.batch_size, dtype)
+    ways = memory_options(slots, settings.batch_size, dtype)
     return f"for less memory, try {' or '.join(ways)}" if ways else "it needs a larger machine"
 
 

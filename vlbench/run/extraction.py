@@ -115,14 +115,14 @@ def of_images(images: Sequence[Any], labels: Sequence[str] | None = None) -> Exa
     """
     if not isinstance(images, Iterable):
         raise DataError(f"the images are {images!r:.40}, not a list of images")
-    stored = [_as_image(one, place).convert("RGB") for place, one in enumerate(images)]
+    stored = [_as_image(image, place).convert("RGB") for place, image in enumerate(images)]
     if not stored:
         raise DataError("the list of images is empty")
     names = None if labels is None else plain(labels)
     if names is not None and not (isinstance(names, list) and len(names) == len(stored)):
         raise DataError(f"{counted(len(stored), 'image')} need a list of as many labels")
     decoded = DecodedImages(stored, _as_it_is)
-    column = image_column(decoded, [pixels_digest(one) for one in stored])
+    column = image_column(decoded, [pixels_digest(image) for image in stored])
     return Examples(column, None if names is None else label_names(names))
 
 

@@ -24,7 +24,7 @@ def find_figures(spec: TaskSpec, options: Options) -> dict[str, Callable[..., An
     They come from the task's source, the family of its probe, or a named module. Raises SpecError
     with every problem.
     """
-    found: dict[str, Callable[..., Any]] = {}
+    figures: dict[str, Callable[..., Any]] = {}
     problems, probe = [], shipped_probes().get("".join(spec.probe.partition(":")[:2]))
     for i, name in enumerate(spec.figures):
         where, short = partial(spec.document.where, "figures", str(i)), name.rpartition(":")[2]
@@ -37,21 +37,21 @@ def find_figures(spec: TaskSpec, options: Options) -> dict[str, Callable[..., An
         except SpecError as error:
             problems.append(str(error))
             continue
-        if short in found:
+        if short in figures:
             problems.append(f"{where()}: two figures are named '{short}'")
-        found[short] = figure
+        figures[short] = figure
     if problems:
         raise SpecError("\n".join(problems))
-    return found
+    return figures
 
 
 def _check_figure(where: Callable[[], str], name: str, figure: Any) -> None:
     """Raise SpecError for an object that cannot be called with the arguments of a figure."""
     with blamed_on(where):
-        wanted = {key for key, one in parameters(figure).items() if one.default is one.empty}
-    if not any(given[0] in wanted and wanted <= set(given) for given in (OF_BOARD, OF_ROW)):
-        known = f"{', '.join(OF_BOARD)}, or {', '.join(OF_ROW)}"
+        required = {key for key, slot in parameters(figure).items() if slot.default is slot.empty}
+    if not any(names[0] in required and required <= set(names) for names in (OF_BOARD, OF_ROW)):
+        forms = f"{', '.join(OF_BOARD)}, or {', '.join(OF_ROW)}"
         raise SpecError(
-            f"{where()}: a figure takes {known}: the first, and any of the others; '{name}' takes "
-            f"{', '.join(sorted(wanted)) or 'nothing'}"
+            f"{where()}: a figure takes {forms}: the first, and any of the others; '{name}' takes "
+            f"{', '.join(sorted(required)) or 'nothing'}"
         )

@@ -42,20 +42,20 @@ def data_of(catalog: Catalog, task: str, options: Options) -> Data:
 
 def places_of(task: str, data: Data, digests: Sequence[str]) -> dict[str, tuple[Split, str, int]]:
     """Return the split, column and row of the image of each digest."""
-    found: dict[str, tuple[Split, str, int]] = {}
+    images: dict[str, tuple[Split, str, int]] = {}
     for split in data.splits.values():
         for name in filter(IDENTIFYING.fullmatch, split.columns):
             places = {digest: i for i, digest in enumerate(split[name].examples().digests)}
-            known = [d for d in digests if d[:DIGITS] in places and d not in found]
-            found |= {digest: (split, name, places[digest[:DIGITS]]) for digest in known}
-    absent = [digest for digest in digests if digest not in found]
+            present = [d for d in digests if d[:DIGITS] in places and d not in images]
+            images |= {digest: (split, name, places[digest[:DIGITS]]) for digest in present}
+    absent = [digest for digest in digests if digest not in images]
     if absent:
         raise DataError(
             f"{task}: {len(absent)} of {len(digests)} items are not among the images of the data "
             "here: either the row was made with other data, or its items are not images, which "
             "--show cannot draw"
         )
-    return found
+    return images
 
 
 def questions_of(data: Data) -> dict[tuple[str, str], str]:

@@ -40,8 +40,8 @@ def existing_rows(output: Path | None, task: str) -> Sequence[Result]:
 
 def kept_result(rows: Sequence[Result], model: str, request: str) -> Result | None:
     """Return the ok row of a model with this request; None for no row or an empty request."""
-    mine = _ok_rows(rows, model)
-    return next((row for row in mine if request and row.request == request), None)
+    results = _ok_rows(rows, model)
+    return next((row for row in results if request and row.request == request), None)
 
 
 def _ok_rows(rows: Sequence[Result], model: str) -> list[Result]:
@@ -78,8 +78,8 @@ class Job:
 
     def models(self) -> list[Model]:
         """Return the model, the task's companions, and the models that these are made from."""
-        companions = (one for several in self.task.companions.values() for one in several)
-        return [part for one in (self.model, *companions) for part in one.parts()]
+        companions = (one for group in self.task.companions.values() for one in group)
+        return [part for model in (self.model, *companions) for part in model.parts()]
 
 
 def decide(
@@ -180,20 +180,20 @@ def request_of(model: Model, task: Task, data: Sequence[Data], options: Options)
     model cannot be identified.
     """
     settings = options.settings()
-    companions = [one for several in task.companions.values() for one in several]
+    companions = [companion for group in task.companions.values() for companion in group]
     models = [part for whole in (model, *companions) for part in whole.parts()]
-    things = (task.probe, task.loader, *(one.adapter for one in models))
+    things = (task.probe, task.loader, *(part.adapter for part in models))
     code = [code_digest(thing) for thing in things]
     made, instance = "by its arguments", model.base.instance
     if instance is not None:
         made = identified(instance, None, settings.device, settings.dtype).identity
-    if not made or not all(code) or any(one.may_change for one in (model, *companions)):
+    if not made or not all(code) or any(model.may_change for model in (model, *companions)):
         return ""
     parts: dict[str, Any] = {
         "task": task.fixed,
-        "data": [one.digest() for one in data] if len(data) > 1 else data[0].digest(),
+        "data": [view.digest() for view in data] if len(data) > 1 else data[0].digest(),
         "code": code,
-        "models": [[one.adapter.__qualname__, one.contents] for one in models],
+        "models": [[model.adapter.__qualname__, model.contents] for model in models],
         "made": made,
         "place": [settings.device.type, options.dtype],
     }

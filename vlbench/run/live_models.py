@@ -69,7 +69,7 @@ class LiveModels:
 
     def companions(self, task: Task) -> dict[str, list[LiveModel]]:
         """Return the companions of a task, by parameter."""
-        return {key: [self.get(one) for one in several] for key, several in task.companions.items()}
+        return {key: [self.get(one) for one in models] for key, models in task.companions.items()}
 
     def require(self, model: Model, task: Task) -> None:
         """Ask live models for the capabilities a task needs, if adapters find them at run time.
@@ -78,12 +78,12 @@ class LiveModels:
         adapter's reason, if it then cannot do the task.
         """
         needed = [(model, task.needs)]
-        for key, several in task.companions.items():
-            needed += [(one, hints(task.probe)[key]) for one in several]
-        for one, annotation in needed:
-            adapter = self.get(one).adapter
+        for key, models in task.companions.items():
+            needed += [(companion, hints(task.probe)[key]) for companion in models]
+        for subject, annotation in needed:
+            adapter = self.get(subject).adapter
             if hasattr(adapter, "lacks"):
-                self._ask(adapter, annotation, offered(one.adapter, one.spec.without))
+                self._ask(adapter, annotation, offered(subject.adapter, subject.spec.without))
 
     def _ask(self, adapter: Any, annotation: Any, can: Sequence[type]) -> None:
         options = [parts(element(option)) for option in alternatives(annotation)]
@@ -133,7 +133,7 @@ class LiveModels:
         device, dtype = self._settings.device, self._settings.dtype
         if model.instance is not None:
             return identified(model.instance, None, device, dtype)
-        companions = {name: self.get(one) for name, one in model.companions.items()}
+        companions = {name: self.get(companion) for name, companion in model.companions.items()}
         adapters = {name: live.adapter for name, live in companions.items()}
         filled = _fill(model.adapter, {"device": device, "dtype": dtype})
         adapter = model.adapter(**filled, **{**model.arguments, **adapters})
@@ -151,11 +151,11 @@ class LiveModels:
         return live if is_known else live._replace(identity="")
 
 
-def _fill(adapter: type, given: dict[str, Any]) -> dict[str, Any]:
+def _fill(adapter: type, values: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments that vlbench gives an adapter, as far as its signature has them."""
-    known = parameters(adapter)
+    names = parameters(adapter)
     takes_any = any(p.kind is p.VAR_KEYWORD for p in signature(adapter).parameters.values())
-    return {name: value for name, value in given.items() if takes_any or name in known}
+    return {name: value for name, value in values.items() if takes_any or name in names}
 
 
 def _images(data: Data) -> Column | None:

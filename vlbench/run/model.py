@@ -94,15 +94,15 @@ class Model:
     @property
     def address(self) -> str | None:
         """The address of the model's server; None if the weights are on this machine."""
-        known = self._argument("address") if is_served(self.adapter) else None
-        return known if isinstance(known, str) else None
+        address = self._argument("address") if is_served(self.adapter) else None
+        return address if isinstance(address, str) else None
 
     def _argument(self, name: str) -> Any:
         """Return an argument, or its default; for an object made by hand, its attribute."""
         if self.instance is not None:
             return getattr(self.instance, name, None)
-        known = parameters(self.adapter)
-        return self.arguments.get(name, known[name].default if name in known else None)
+        signature = parameters(self.adapter)
+        return self.arguments.get(name, signature[name].default if name in signature else None)
 
     @property
     def may_change(self) -> bool:
@@ -151,21 +151,21 @@ class Model:
 
         The user's arguments override them. Raises SpecError for invalid values.
         """
-        asked = {key: value for key, value in task.model.items() if self.takes(key)}
-        if not asked:
+        requested = {key: value for key, value in task.model.items() if self.takes(key)}
+        if not requested:
             return self
-        given = {**self.spec.params, **asked, **self.overrides}
-        changed = replace(self, encode_by=_pop_manner(self.spec, self.adapter, given))
+        values = {**self.spec.params, **requested, **self.overrides}
+        changed = replace(self, encode_by=_pop_manner(self.spec, self.adapter, values))
         if self.instance is not None:
             return changed
-        arguments = _arguments(self.spec, self.adapter, given, self.overrides)
+        arguments = _arguments(self.spec, self.adapter, values, self.overrides)
         return replace(changed, arguments=arguments)
 
     def takes(self, argument: str) -> bool:
         """Return whether a task may give the model an argument."""
-        known = {} if self.instance is not None else parameters(self.adapter)
+        signature = {} if self.instance is not None else parameters(self.adapter)
         by_plan = argument == ENCODE_BY and _encodes_only_images(self.adapter, self.spec.without)
-        return argument in known or by_plan
+        return argument in signature or by_plan
 
 
 def fit(model: Model, annotation: Any) -> tuple[Model, str]:
@@ -176,8 +176,8 @@ def fit(model: Model, annotation: Any) -> tuple[Model, str]:
     """
     without = model.spec.without
     gap = lacking(model.adapter, annotation, without)
-    wanted = [element(alternative) for alternative in alternatives(annotation)]
-    if not gap or RegionEncoder not in wanted or not _encodes_only_images(model.adapter, without):
+    kinds = [element(alternative) for alternative in alternatives(annotation)]
+    if not gap or RegionEncoder not in kinds or not _encodes_only_images(model.adapter, without):
         return model, gap
     adapter = load_object(OF_REGIONS[model.encode_by], [shipped_source() / "model_adapters"])
     if gap := lacking(model.adapter, hints(adapter)["encoder"], without):
@@ -203,8 +203,8 @@ def resolve_model(
     """
     if not isinstance(model, str):
         return _of_object(model, options)
-    model, own = split_arguments(model)
-    options = replace(options, model_args={**options.model_args, **model_args(own)})
+    model, words = split_arguments(model)
+    options = replace(options, model_args={**options.model_args, **model_args(words)})
     spec = _spec_of(catalog, model, options)
     if spec.unavailable:
         raise UnknownNameError(f"{spec.name} is unavailable: {spec.unavailable}")
@@ -212,9 +212,9 @@ def resolve_model(
         raise SpecError(f"{spec.document.where(spec.name)}: {spec.name} is made from itself")
     adapter = _find_adapter(spec, options)
     options = replace(options, model_args=_read_words(adapter, options.model_args))
-    given = {**spec.params, **options.model_args}
-    encode_by = _pop_manner(spec, adapter, given)
-    arguments = _arguments(spec, adapter, given, options.model_args)
+    values = {**spec.params, **options.model_args}
+    encode_by = _pop_manner(spec, adapter, values)
+    arguments = _arguments(spec, adapter, values, options.model_args)
     companion = partial(_companion, catalog, spec, options, (*above, spec.name))
     return Model(
         name=spec.name + _name_overrides(options, adapter)
@@ -234,11 +234,11 @@ def resolve_model(
     )
 
 
-def _read_words(adapter: type, given: Mapping[str, Any]) -> dict[str, Any]:
+def _read_words(adapter: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments with typed words converted to the types of the adapter's parameters."""
     return {
         key: value.as_annotated(hints(adapter).get(key, Any)) if isinstance(value, Word) else value
-        for key, value in given.items()
+        for key, value in arguments.items()
     }
 
 
@@ -263,20 +263,20 @@ def _spec_of(catalog: Catalog, model: str, options: Options) -> ModelSpec:
 def _find_adapter(spec: ModelSpec, options: Options) -> type:
     """Return the adapter's class. Raises SpecError for any other object."""
     where = partial(spec.document.where, spec.name)
-    found = find_object(where, spec.adapter, spec.folders, trusted=options.trusted)
-    if not isinstance(found, type):
-        raise SpecError(f"{where()}: an adapter must be a class; '{spec.adapter}' is {found!r}")
-    return found
+    adapter = find_object(where, spec.adapter, spec.folders, trusted=options.trusted)
+    if not isinstance(adapter, type):
+        raise SpecError(f"{where()}: an adapter must be a class; '{spec.adapter}' is {adapter!r}")
+    return adapter
 
 
 def _of_object(model: Any, options: Options) -> Model:
-    kind, given = type(model), dict(options.model_args)
+    kind, overrides = type(model), dict(options.model_args)
     name = kind.__name__ if options.name is None else options.name
     spec = ModelSpec(name, Path(), Document(Path(name), {}, {}))
-    encode_by = _pop_manner(spec, kind, given)
+    encode_by = _pop_manner(spec, kind, overrides)
     if isinstance(model, dict | types.FunctionType | torch.nn.Module) and not offered(kind):
         raise UnknownNameError(_no_model(kind))
-    if isinstance(model, type) or given:
+    if isinstance(model, type) or overrides:
         raise UnknownNameError(f"{model!r}: give a model's name with arguments, or an object")
     return Model(
         name=name + _format_overrides(options.model_args) if options.name is None else name,
@@ -292,11 +292,11 @@ def _no_model(kind: type) -> str:
     """Return why an object is not a model: the methods missing from capabilities it has in part."""
     gaps = half_offered_by(kind)
     lacks = "; ".join(f"for {name}, {gap}" for name, gap in gaps.items())
-    wanted = (
+    methods = (
         "none of the methods of a capability: an ImageEncoder has preprocess and encode_images, a "
         "TextEncoder encode_texts, an ImageTextScorer score_pairs"
     )
-    return f"a {kind.__qualname__} is not a model: {lacks or f'it has {wanted}'}"
+    return f"a {kind.__qualname__} is not a model: {lacks or f'it has {methods}'}"
 
 
 def _of_file(model: str) -> ModelSpec:
@@ -308,7 +308,7 @@ def _of_file(model: str) -> ModelSpec:
     return ModelSpec(name, file.parent, Document(file, {}, {}), adapter=f"{file.stem}:{name}")
 
 
-def _pop_manner(spec: ModelSpec, adapter: type, given: dict[str, Any]) -> EncodeBy:
+def _pop_manner(spec: ModelSpec, adapter: type, values: dict[str, Any]) -> EncodeBy:
     """Remove and return how a model that encodes only images encodes regions.
 
     Raises SpecError for an unknown way.
@@ -316,18 +316,18 @@ def _pop_manner(spec: ModelSpec, adapter: type, given: dict[str, Any]) -> Encode
     if not _encodes_only_images(adapter, spec.without) or ENCODE_BY in parameters(adapter):
         return "crops"
     try:
-        return cast(EncodeBy, read(EncodeBy, given.pop(ENCODE_BY, "crops")))
+        return cast(EncodeBy, read(EncodeBy, values.pop(ENCODE_BY, "crops")))
     except Misfit as error:
         where = spec.document.where(spec.name)
         raise SpecError(f"{where}: {spec.name}: {error.below(ENCODE_BY)}") from error
 
 
 def _arguments(
-    spec: ModelSpec, adapter: type, given: Mapping[str, Any], overrides: Mapping[str, Any]
+    spec: ModelSpec, adapter: type, values: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return an adapter's checked arguments. Raises SpecError with every problem."""
     try:
-        arguments = read_arguments(adapter, given, FILLED)
+        arguments = read_arguments(adapter, values, FILLED)
     except Misfit as error:
         where = f"{spec.document.where(spec.name)}: {spec.name}"
         raise SpecError("\n".join(error.lines(lambda *_: where))) from error
@@ -358,9 +358,9 @@ def without_effect(adapter: type) -> Sequence[str]:
 def _name_overrides(options: Options, adapter: type) -> str:
     """Return `[k=v,...]` of the arguments with an effect that the user overrode."""
     skipped = without_effect(adapter)
-    named = {key: value for key, value in options.model_args.items() if key not in skipped}
+    changes = {key: value for key, value in options.model_args.items() if key not in skipped}
     usual = options.dtype == Options().dtype
-    return _format_overrides(named | ({} if usual else {"dtype": options.dtype}))
+    return _format_overrides(changes | ({} if usual else {"dtype": options.dtype}))
 
 
 def _format_overrides(overrides: Mapping[str, Any]) -> str:

@@ -44,10 +44,10 @@ class Word(str):
             if str in alternatives(kind):
                 return text
             raise UnknownNameError(f"--model-args: {error}") from error
-        for one in (value, text):
+        for word in (value, text):
             with suppress(Misfit):
-                read(kind, one)
-                return one
+                read(kind, word)
+                return word
         return value
 
 
@@ -107,12 +107,12 @@ class Options:
     def __post_init__(self) -> None:
         """Reject invalid numbers, and take the dtype from the model's arguments."""
         arguments = dict(self.model_args)
-        own = arguments.pop("dtype", self.dtype)
-        if self.dtype not in {type(self).dtype, own}:
-            raise UnknownNameError(f"two dtypes: {self.dtype}, and {own} in the model's arguments")
-        if own not in DTYPES:  # before torch is imported
-            raise UnknownNameError(f"no dtype is named '{own}'; {', '.join(DTYPES)}")
-        object.__setattr__(self, "dtype", str(own))
+        word = arguments.pop("dtype", self.dtype)
+        if self.dtype not in {type(self).dtype, word}:
+            raise UnknownNameError(f"two dtypes: {self.dtype}, and {word} in the model's arguments")
+        if word not in DTYPES:  # before torch is imported
+            raise UnknownNameError(f"no dtype is named '{word}'; {', '.join(DTYPES)}")
+        object.__setattr__(self, "dtype", str(word))
         object.__setattr__(self, "model_args", arguments)
         for name in ("limit", "batch_size"):
             number = getattr(self, name)
@@ -126,16 +126,16 @@ class Options:
         Raises UnknownNameError for an unknown option, with the nearest name, and Misfit for values
         of another type.
         """
-        known = cls.__dataclass_fields__
-        require_known("option", words, known)
+        fields = cls.__dataclass_fields__
+        require_known("option", words, fields)
         read(Keywords, plain(words))
         for name in ("output", "cache_dir", "images", "questions"):
             words[name] = Path(words[name]) if words.get(name) else None
         include, folders = words.get("include_path", ()), words.get("data_dir", {})
-        one = isinstance(include, str | Path)
-        words["include_path"] = [Path(folder) for folder in ([include] if one else include)]
-        named = {"": folders} if isinstance(folders, str | Path) else folders
-        words["data_dir"] = {name: Path(folder) for name, folder in named.items()}
+        is_single = isinstance(include, str | Path)
+        words["include_path"] = [Path(folder) for folder in ([include] if is_single else include)]
+        by_name = {"": folders} if isinstance(folders, str | Path) else folders
+        words["data_dir"] = {name: Path(folder) for name, folder in by_name.items()}
         if isinstance(words.get("model_args"), str):
             words["model_args"] = model_args(words["model_args"])
         if words.get("batch_size") == "auto":

@@ -84,8 +84,8 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
 
 def agree(planned: Plan, processes: Processes) -> Plan:
     """Return the first process's plan in every process, since files may change during planning."""
-    own = [(job.status, job.reason, job.result, job.missing) for job in planned.jobs]
-    decided = processes.exchange(own)[0]
+    choices = [(job.status, job.reason, job.result, job.missing) for job in planned.jobs]
+    decided = processes.exchange(choices)[0]
     jobs = [
         replace(job, status=status, reason=reason, result=result, missing=missing)
         for job, (status, reason, result, missing) in zip(planned.jobs, decided, strict=True)
@@ -100,8 +100,8 @@ def missing_weights(jobs: Sequence[Job]) -> list[str]:
         for name, why in job.missing.items() if job.status != "kept" else ():
             companion_of = {job.task.spec.name} if name != job.model.name else set()
             tasks.setdefault((name, why), set()).update(companion_of)
-    told = {name: f" (for {listed(of)})" if of else "" for (name, _), of in tasks.items()}
-    return [f"{name}{told[name]}: {why}" for name, why in tasks]
+    ends = {name: f" (for {listed(of)})" if of else "" for (name, _), of in tasks.items()}
+    return [f"{name}{ends[name]}: {why}" for name, why in tasks]
 
 
 @dataclass(frozen=True)
@@ -134,16 +134,16 @@ def _resolve_tasks(
     broken: list[str],
 ) -> list[Task]:
     """Return the tasks that can run; record the problems of the others."""
-    found = []
+    resolved = []
     for name, named in catalog.task_names(tasks).items():
         if named:
-            found += problems.of(resolve_task, catalog, name, named, options)
+            resolved += problems.of(resolve_task, catalog, name, named, options)
             continue
         try:
-            found.append(resolve_task(catalog, name, named, options))
+            resolved.append(resolve_task(catalog, name, named, options))
         except SpecError as error:
             broken.append(str(error))
-    return found
+    return resolved
 
 
 def _refuse_names(models: Sequence[Model], options: Options) -> None:

@@ -50,15 +50,15 @@ def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
     """Return the `provenance` of a row, which is the same on every rerun."""
     assert job.data
     live, base = models.get(job.model), job.model.base
-    own = models.get(base).adapter
+    adapter = models.get(base).adapter
     # `settled` are the arguments that an adapter took from its weights.
     arguments = _with_defaults(base.adapter, base.arguments)
-    arguments |= getattr(own, "settled", {})
+    arguments |= getattr(adapter, "settled", {})
     arguments |= {ENCODE_BY: base.encode_by} if job.model.encoded_by else {}
     companions = {
-        one.name: models.get(one).weights
-        for several in job.task.companions.values()
-        for one in several
+        companion.name: models.get(companion).weights
+        for group in job.task.companions.values()
+        for companion in group
     }
     return {
         "vlbench": code_version(),
@@ -72,7 +72,7 @@ def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
         "dtype": str(models.dtype).removeprefix("torch."),
         "libraries": library_versions([job.task.probe, base.adapter, type(live.adapter)]),
         **_title(job),
-        **({"control": True} if getattr(own, "is_control", False) else {}),
+        **({"control": True} if getattr(adapter, "is_control", False) else {}),
     }
 
 
@@ -89,12 +89,12 @@ def _data_name(job: Job) -> dict[str, str]:
     A table that the user names follows the folder. Published data sets are named by their loaders.
     """
     arguments = job.task.loader_arguments
-    given = arguments.get("repository") or arguments.get("root")
-    if given is None or job.task.spec.data["loader"] in data_sets():
+    place = arguments.get("repository") or arguments.get("root")
+    if place is None or job.task.spec.data["loader"] in data_sets():
         return {}
     table = Path(str(arguments.get("test", "")))
     return {
-        "data_name": f"{shown(given)}/{shown(table)}" if table.is_absolute() else str(shown(given))
+        "data_name": f"{shown(place)}/{shown(table)}" if table.is_absolute() else str(shown(place))
     }
 
 
@@ -104,9 +104,9 @@ def comparable_of(job: Job, models: LiveModels) -> str:
     companions = {
         key: [
             [models.get(one).source, models.get(one).weights, shown_arguments(one.base.arguments)]
-            for one in several
+            for one in group
         ]
-        for key, several in job.task.companions.items()
+        for key, group in job.task.companions.items()
     }
     shared: list[Any] = [job.task.fixed, parts.data, companions, parts.regions]
     return digest([*shared, parts.views] if parts.views else shared)
@@ -125,10 +125,10 @@ def comparable_parts(job: Job) -> ComparableParts:
         digests = {key: data.digest() for key, data in job.views.items()}
         return ComparableParts(job.data.compared_by(), regions, digests)
     read = {
-        key: [_regions_of(one, job.views.get(one.key, job.data)) for one in several]
-        for key, several in job.task.companions.items()
+        key: [_regions_of(one, job.views.get(one.key, job.data)) for one in group]
+        for key, group in job.task.companions.items()
     }
-    views = {key: several for key, several in read.items() if any(several)}
+    views = {key: kinds for key, kinds in read.items() if any(kinds)}
     return ComparableParts(apart_from_regions(job.data).compared_by(), None, views)
 
 
@@ -141,8 +141,8 @@ def _regions_of(companion: Model, data: Data) -> str | None:
 def shown_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as a row shows them: local paths as file names, no secrets."""
     paths = {
-        key: map_leaves(given, lambda _, leaf: leaf if isinstance(leaf, Path) else as_path(leaf))
-        for key, given in arguments.items()
+        key: map_leaves(value, lambda _, leaf: leaf if isinstance(leaf, Path) else as_path(leaf))
+        for key, value in arguments.items()
     }
     return {key: shown(value, key) for key, value in paths.items()}
 
@@ -221,16 +221,16 @@ def make_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
 
         stated = [counting_copies_once(score, outcome.items) for score in stated]
     scores = [with_width(score.within_limits()) for score in stated]
-    asked = {"asked_by": outcome.asked_by} if outcome.asked_by else {}
-    provenance = {**row.provenance, **asked}
+    manner = {"asked_by": outcome.asked_by} if outcome.asked_by else {}
+    provenance = {**row.provenance, **manner}
     scored = replace(row, scores=scores, counts=counts, provenance=provenance, run=run)
     notes += [
         *_tie_notes(scored),
         *_interval_notes(scored),
         *(_COPIES.format(n, split) for split, n in copied.items()),
         *(
-            f"data: {n} of {len(job.data.splits[one])} rows of {one} are also in {other}"
-            for (one, other), n in shared.items()
+            f"data: {n} of {len(job.data.splits[split])} rows of {split} are also in {other}"
+            for (split, other), n in shared.items()
         ),
         *_argument_notes(job),
         *_region_notes(job),
@@ -273,13 +273,13 @@ def _interval_notes(row: Result) -> list[str]:
 
 def _argument_notes(job: Job) -> list[str]:
     """Return a note for each argument that the task requests and the adapter does not have."""
-    asked, made = job.task.spec.model, job.model.base.instance is None
+    requests, made = job.task.spec.model, job.model.base.instance is None
     why = (
         "the adapter has no argument `{}`" if made else "the adapter is an object made without `{}`"
     )
     return [
         f"{why.format(key)}: its own preprocessing is used"
-        for key in asked
+        for key in requests
         if not job.model.base.takes(key)
     ]
 
@@ -311,41 +311,41 @@ def _sees_regions_alone(job: Job) -> bool:
 
 def _model_notes(job: Job) -> list[str]:
     """Return the notes of the model's entry that apply to what this task needs."""
-    asked = {EVERY, *(needs_of(job.task.spec) or "").split(" | ")}
-    return [note for key, note in job.model.spec.notes.items() if key in asked]
+    needs = {EVERY, *(needs_of(job.task.spec) or "").split(" | ")}
+    return [note for key, note in job.model.spec.notes.items() if key in needs]
 
 
 def _server_notes(job: Job) -> list[str]:
     """Return a note for each model of a job that runs on a server."""
-    names = dict.fromkeys(one.served for one in job.models() if one.served is not None)
+    names = dict.fromkeys(model.served for model in job.models() if model.served is not None)
     why = "the weights are not known, so this row cannot be recomputed"
     return [f"served: {shown(name)}: {why}" for name in names]
 
 
-def _recording_notes(job: Job, told: Mapping[str, Any]) -> list[str]:
+def _recording_notes(job: Job, params: Mapping[str, Any]) -> list[str]:
     """Return the note on a recording, and the caution that its row states."""
     if not has(job.model.base.adapter, Recording):
         return []
-    caution = str(told.get("caution", UNKNOWN))
+    caution = str(params.get("caution", UNKNOWN))
     return ["recorded by others, scored by vlbench", *([] if caution == UNKNOWN else [caution])]
 
 
 def _encoding_notes(job: Job) -> list[str]:
     """Return a note for the model and each companion whose regions a shipped adapter encodes."""
-    companions = [one for several in job.task.companions.values() for one in several]
+    companions = [companion for group in job.task.companions.values() for companion in group]
     whose = {"regions": job.model, **{f"regions of {one.name}": one for one in companions}}
     return [
-        f"{regions} are encoded by {one.encode_by}: {vars(one.adapter)['note']}"
-        for regions, one in whose.items()
-        if one.encoded_by
+        f"{regions} are encoded by {model.encode_by}: {vars(model.adapter)['note']}"
+        for regions, model in whose.items()
+        if model.encoded_by
     ]
 
 
 def _clean(job: Job, text: str) -> str:
     """Return a message without secrets and local paths, of limited length."""
-    given = [one.arguments for one in job.models()]
+    arguments = [model.arguments for model in job.models()]
     task = job.task.spec
-    return cut(cleaned(text, secrets_in([*given, task.data, task.params])))
+    return cut(cleaned(text, secrets_in([*arguments, task.data, task.params])))
 
 
 def _head(job: Job) -> Result:
@@ -368,8 +368,8 @@ class RowWriter:
     """
 
     def __init__(self, options: Options, *, writes: bool) -> None:
-        wanted = writes and options.limit is None
-        self._output: Path | None = options.output if wanted else None
+        is_written = writes and options.limit is None
+        self._output: Path | None = options.output if is_written else None
         self._overwrite = options.overwrite
         if self._output:
             board.require_writable(self._output)

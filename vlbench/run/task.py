@@ -72,12 +72,12 @@ def require_known(names: Iterable[str], loaders: Mapping[str, str]) -> None:
     `loaders` are the loaders of the tasks, by the task's name.
     """
     used = sorted(set(loaders.values()))
-    known = {*loaders, *(name for loader in used for name in loader_names(loader))}
+    targets = {*loaders, *(name for loader in used for name in loader_names(loader))}
     for name in filter(None, names):
-        if name not in known:
-            why = unknown("selected task, or loader of one,", name, known)
-            wanted = "must be the name of a selected task or of its loader, not a tag"
-            raise UnknownNameError(f"--data-dir NAME=DIR {wanted}: {why}")
+        if name not in targets:
+            why = unknown("selected task, or loader of one,", name, targets)
+            rule = "must be the name of a selected task or of its loader, not a tag"
+            raise UnknownNameError(f"--data-dir NAME=DIR {rule}: {why}")
         meant = [loader for loader in used if name in loader_names(loader)]
         if len(meant) > 1:
             short = [loader_names(loader)[1] for loader in meant]
@@ -112,11 +112,11 @@ def resolve_paths(file: Path, value: Any) -> Any:
     A path that starts with the variable of the data's folder stays as it is.
     """
 
-    def place(_: str, one: Any) -> Any:
-        if script := _script(one):
+    def place(_: str, leaf: Any) -> Any:
+        if script := _script(leaf):
             return f"{PREFIX}{place('', script)}"
-        is_own = isinstance(one, Path) and one.parts[:1] != (DATA_VARIABLE,)
-        return file.parent / one if is_own else one
+        is_own = isinstance(leaf, Path) and leaf.parts[:1] != (DATA_VARIABLE,)
+        return file.parent / leaf if is_own else leaf
 
     return map_leaves(value, place)
 
@@ -140,8 +140,8 @@ def texts_in(value: Any) -> Iterator[str]:
 
 def _script(value: Any) -> Path | None:
     """Return the path of a metric of `evaluate` that is a script."""
-    named = isinstance(value, str) and value.startswith(PREFIX) and value.endswith(".py")
-    return Path(value.removeprefix(PREFIX)) if named else None
+    is_script = isinstance(value, str) and value.startswith(PREFIX) and value.endswith(".py")
+    return Path(value.removeprefix(PREFIX)) if is_script else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +183,7 @@ class Task:
     @property
     def words(self) -> list[str]:
         """The strings among the probe's arguments, including its defaults."""
-        defaults = {name: one.default for name, one in parameters(self.probe).items()}
+        defaults = {name: parameter.default for name, parameter in parameters(self.probe).items()}
         return [*texts_in([*{**defaults, **self.arguments}.values()])]
 
     @property
@@ -208,8 +208,8 @@ class Task:
     def as_annotated(self, name: str, adapters: Sequence[Any]) -> Any:
         """Return the adapters of a parameter as the probe takes them: an adapter or a list."""
         options = alternatives(hints(self.probe)[name])
-        several = any(typing.get_origin(option) is list for option in options)
-        return list(adapters) if several else adapters[0]
+        takes_list = any(typing.get_origin(option) is list for option in options)
+        return list(adapters) if takes_list else adapters[0]
 
 
 def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> Task:
@@ -247,12 +247,12 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
     )
 
 
-def _with_params(spec: TaskSpec, given: Mapping[str, Any]) -> TaskSpec:
+def _with_params(spec: TaskSpec, params: Mapping[str, Any]) -> TaskSpec:
     """Return a task with the parameters of the run in place of its own; mappings are merged."""
-    own = spec.params
-    both = {key: own.get(key) for key, value in given.items() if isinstance(value, Mapping)}
-    merged = {key: {**old, **given[key]} for key, old in both.items() if isinstance(old, Mapping)}
-    return replace(spec, params={**own, **given, **merged}) if given else spec
+    defaults = spec.params
+    both = {key: defaults.get(key) for key, value in params.items() if isinstance(value, Mapping)}
+    merged = {key: {**old, **params[key]} for key, old in both.items() if isinstance(old, Mapping)}
+    return replace(spec, params={**defaults, **params, **merged}) if params else spec
 
 
 def _find_probe(spec: TaskSpec, options: Options) -> Callable[..., Any]:
@@ -310,7 +310,7 @@ def _read_params(
         key: value if key in options.params else _resolve(spec, value, "params", key)
         for key, value in arguments.items()
     }
-    metrics = [one for value in arguments.values() for one in metrics_of_others(value)]
+    metrics = [metric for value in arguments.values() for metric in metrics_of_others(value)]
     foreign = [metric for metric in metrics if not _is_own_script(metric, spec)]
     if foreign and not options.trust:
         code = "runs other people's code; allow it with --trust"
@@ -326,11 +326,11 @@ def _primary_problems(
     spec: TaskSpec,
     probe: Callable[..., Any],
     arguments: Mapping[str, Any],
-    given: Mapping[str, Any],
+    params: Mapping[str, Any],
 ) -> list[str]:
     """Return a problem for each number in the primary's conditions not in the probe's list."""
     lists: dict[str, list[Any]] = {}
-    defaults = {name: one.default for name, one in parameters(probe).items()}
+    defaults = {name: parameter.default for name, parameter in parameters(probe).items()}
     for name, value in leaves({**defaults, **arguments}):
         key, _, place = name.rpartition(".")
         if place.isdigit():
@@ -340,7 +340,7 @@ def _primary_problems(
     is_own = ("primary",) in document.lines
     return [
         f"--param {key} of {spec.name} must have {value}, at which the primary score is"
-        if key in given
+        if key in params
         else f"{document.where('primary', 'at', key) if is_own else document.where('params', key)}:"
         f" 'primary.at.{key}' must be one of {', '.join(map(str, lists[key]))}, not {value}"
         for key, value in spec.primary.get("at", {}).items()
@@ -366,11 +366,11 @@ def _read_data(
     calls it, and if the task has regions but the loader takes none.
     """
     where = spec.document.where
-    given = {k: v for k, v in spec.data.items() if k not in {"loader", "regions"}}
+    values = {k: v for k, v in spec.data.items() if k not in {"loader", "regions"}}
     names = (spec.name, *loader_names(spec.data["loader"]))
     root = next((options.data_dir[name] for name in names if name in options.data_dir), None)
     if options.questions and spec.data["loader"] == QUESTIONS:
-        given["test"] = str(options.questions.absolute())
+        values["test"] = str(options.questions.absolute())
         root = root or options.images or options.questions.parent
     elif options.images and not options.questions and spec.is_on_images:
         if root is not None:
@@ -380,26 +380,26 @@ def _read_data(
             )
         root = options.images
     if root is not None:
-        given["root"] = str(root.absolute())
+        values["root"] = str(root.absolute())
     # If the task has regions, they are filled in for each model.
     filled = (*LOADER_FILLED, *(["regions"] if "regions" in spec.data else []))
     arguments: dict[str, Any] = {}
     with blamed_on(where, "data", "loader"):
         with note_problems(lines, partial(where, "data")):
-            arguments = read_arguments(loader, _expand(given, options), filled)
-        known = parameters(loader)
+            arguments = read_arguments(loader, _expand(values, options), filled)
+        signature = parameters(loader)
         returned = loader if isinstance(loader, type) else hints(loader).get("return", Data)
         if returned not in (Data, Any):
             raise SpecError(
                 f"a loader must return Data; {spec.data['loader']} returns {returned!r}"
             )
-    if "regions" in spec.data and "regions" not in known:
+    if "regions" in spec.data and "regions" not in signature:
         raise SpecError(f"{where('data', 'regions')}: {spec.data['loader']} takes no regions")
     # Paths in a task's file are relative to the file; paths of a run are relative to its start.
     arguments = {key: _resolve(spec, value, "data", key) for key, value in arguments.items()}
     cache = options.cache_dir and options.cache_dir.absolute()
     from_run: dict[str, Any] = {"download": options.download or None, "cache_dir": cache}
-    return arguments | {k: v for k, v in from_run.items() if k in known and v is not None}
+    return arguments | {k: v for k, v in from_run.items() if k in signature and v is not None}
 
 
 def splits_read(probe: Callable[..., Any], arguments: Mapping[str, Any]) -> list[Any]:
@@ -407,14 +407,14 @@ def splits_read(probe: Callable[..., Any], arguments: Mapping[str, Any]) -> list
 
     The last is an ellipsis if the probe may read other splits.
     """
-    named = getattr(hints(probe, extras=True).get("data"), "__metadata__", (...,))
-    given = {n: p.default for n, p in parameters(probe).items() if p.default is not p.empty}
-    given |= arguments
+    paths = getattr(hints(probe, extras=True).get("data"), "__metadata__", (...,))
+    values = {n: p.default for n, p in parameters(probe).items() if p.default is not p.empty}
+    values |= arguments
     splits: list[Any] = []
-    for name in named:
+    for name in paths:
         parts: list[Any] = name.split(".") if isinstance(name, str) else [name]
-        value: Any = given.get(parts[0], name)
-        for field in parts[1:] if parts[0] in given else ():
+        value: Any = values.get(parts[0], name)
+        for field in parts[1:] if parts[0] in values else ():
             value = getattr(value, field)
         splits += [value] if isinstance(value, str) or value is ... else value
     return splits
@@ -424,19 +424,19 @@ def _read_regions(
     spec: TaskSpec, loader: Callable[..., Data], options: Options, lines: list[str]
 ) -> dict[str, Any]:
     """Return the loader's argument for each kind of regions; add every problem."""
-    key, found = ("data", "regions"), dict[str, Any]()
+    key, regions = ("data", "regions"), dict[str, Any]()
     with note_problems(lines, partial(spec.document.where, *key)):
         kinds = GenericAlias(dict, (str, hints(loader)["regions"]))
-        found = read(kinds, _expand(spec.data["regions"], options))
-    return {kind: _resolve(spec, value, *key, kind) for kind, value in found.items()}
+        regions = read(kinds, _expand(spec.data["regions"], options))
+    return {kind: _resolve(spec, value, *key, kind) for kind, value in regions.items()}
 
 
 def _expand(value: Any, options: Options) -> Any:
     """Return a value of a task's file with $VLBENCH_DATA replaced if it is known."""
     root = options.data_folder
 
-    def expand(_: str, one: Any) -> Any:
-        return one.replace(DATA_VARIABLE, str(root)) if root and isinstance(one, str) else one
+    def expand(_: str, leaf: Any) -> Any:
+        return leaf.replace(DATA_VARIABLE, str(root)) if root and isinstance(leaf, str) else leaf
 
     return map_leaves(value, expand)
 
@@ -458,10 +458,10 @@ def _find_companions(
 
     Adds every problem. Raises SpecError for a model in a file that belongs to no source.
     """
-    found: dict[str, list[Model]] = {}
+    companions: dict[str, list[Model]] = {}
     for key, value in arguments.items():
         names = value if isinstance(value, list) else [value]
-        for name in (one for one in names if isinstance(one, ModelName)):
+        for name in (name for name in names if isinstance(name, ModelName)):
             where = spec.document.where("params", key)
             if not options.trust:
                 require_own_file(where, name, spec.source)
@@ -472,5 +472,5 @@ def _find_companions(
                 continue
             companion, gap = fit(resolved, hints(probe)[key])
             lines += [f"{where}: {name} has no {gap}"] if gap else []
-            found.setdefault(key, []).append(companion)
-    return found
+            companions.setdefault(key, []).append(companion)
+    return companions

@@ -25,8 +25,8 @@ class Weights:
         does not.
         """
         whole = [model, *chain.from_iterable(task.companions.values())]
-        asked = {part.name: self._why(part) for one in whole for part in one.parts()}
-        return {name: why for name, why in asked.items() if why}
+        reasons = {part.name: self._why(part) for model in whole for part in model.parts()}
+        return {name: why for name, why in reasons.items() if why}
 
     def _why(self, model: Model) -> str:
         if model.key not in self._asked:
@@ -39,16 +39,16 @@ def _ask(model: Model) -> str:
     require = getattr(model.adapter, "require_weights", None)
     if model.instance is not None or require is None:
         return ""
-    known = parameters(model.adapter)
-    strange = parameters(require).keys() - known.keys()
+    slots = parameters(model.adapter)
+    strange = parameters(require).keys() - slots.keys()
     if strange:
         where = model.spec.document.where(model.spec.name)
         raise SpecError(f"{where}: require_weights takes {listed(strange)}; __init__ does not")
-    given: dict[str, Any] = {name: one.default for name, one in known.items()}
-    given |= model.arguments
+    arguments: dict[str, Any] = {name: slot.default for name, slot in slots.items()}
+    arguments |= model.arguments
     try:
         with exits_as_errors():
-            require(**{name: given[name] for name in parameters(require)})
+            require(**{name: arguments[name] for name in parameters(require)})
     except CannotDo:  # loading will report it
         return ""
     except Exception as error:  # noqa: BLE001 - somebody's adapter: any error is a reason

@@ -46,7 +46,7 @@ def entries(cache: Path) -> Iterator[Entry]:
     """Yield the entries of a cache folder that can be computed again."""
     for place in cache.glob("features/??/*"):
         about = _about(place)
-        models = [str(one) for one in about.get("models", [])]
+        models = [str(name) for name in about.get("models", [])]
         what, data = (str(about.get(key, UNKNOWN)) for key in ("what", "data"))
         yield from _entry(place, what, models or [UNKNOWN] * (not about), data)
     for folder, what in FOLDERS.items():
@@ -55,7 +55,7 @@ def entries(cache: Path) -> Iterator[Entry]:
 
 
 def prune(
-    there: Sequence[Entry], *, before: float | None, model: str | None, most: float | None
+    stored: Sequence[Entry], *, before: float | None, model: str | None, most: float | None
 ) -> list[Entry]:
     """Return the entries to remove: not used since `before` and of the `model`, as far as given.
 
@@ -64,20 +64,20 @@ def prune(
     """
     chosen = sorted(
         (
-            one
-            for one in there
-            if (before is None or one.used < before) and (model is None or model in one.models)
+            entry
+            for entry in stored
+            if (before is None or entry.used < before) and (model is None or model in entry.models)
         ),
-        key=lambda one: one.used,
+        key=lambda entry: entry.used,
     )
     if most is None:
         return chosen
-    left, removed = sum(one.size for one in there), []
-    for one in chosen:
+    left, removed = sum(entry.size for entry in stored), []
+    for entry in chosen:
         if left <= most:
             break
-        left -= one.size
-        removed.append(one)
+        left -= entry.size
+        removed.append(entry)
     return removed
 
 

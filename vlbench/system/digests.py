@@ -61,16 +61,16 @@ def file_digests(
         f"({s.st_dev}, {s.st_ino}, {s.st_size}, {s.st_mtime_ns}, {s.st_ctime_ns}, {how!r})"
         for s in stats
     ]
-    known = _recall(keys)
+    digests = _recall(keys)
     fresh = {
         key: (path, max(stat.st_mtime_ns, stat.st_ctime_ns))
         for key, path, stat in zip(keys, paths, stats, strict=True)
-        if key not in known
+        if key not in digests
     }
     computed = {key: (compute or bytes_digest)(Path(path)) for key, (path, _) in fresh.items()}
     _remember({key: d for key, d in computed.items() if now - fresh[key][1] > SETTLED_NS})
-    known |= computed
-    return [known[key] for key in keys]
+    digests |= computed
+    return [digests[key] for key in keys]
 
 
 @contextmanager

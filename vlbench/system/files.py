@@ -60,8 +60,8 @@ def default_cache() -> Path:
     It is $VLBENCH_CACHE_DIR, or a folder below $XDG_CACHE_HOME or the user's home. Raises
     UnknownNameError for a user without a home.
     """
-    if named := os.environ.get("VLBENCH_CACHE_DIR"):
-        return Path(named)
+    if folder := os.environ.get("VLBENCH_CACHE_DIR"):
+        return Path(folder)
     try:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except RuntimeError as error:

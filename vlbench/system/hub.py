@@ -119,8 +119,8 @@ def why_failed(error: BaseException) -> str:
         way_out = "make room, or set HF_HOME to a folder on another disk, and run the command again"
         return f"{full.strerror}: {way_out}"
     # Other errors are a library's error for any failure.
-    told = of_system[0] if of_system else causes[-1]
-    return " ".join(f"{type(told).__name__}: {told}".split())
+    cause = of_system[0] if of_system else causes[-1]
+    return " ".join(f"{type(cause).__name__}: {cause}".split())
 
 
 @contextmanager
@@ -140,7 +140,7 @@ def checked_downloads(kind: type[VlbenchError]) -> Iterator[None]:
 
 
 def _require_whole(kind: type[VlbenchError]) -> None:
-    if damaged := [found for blob in _fresh_blobs() if (found := _damage(blob))]:
+    if damaged := [damage for blob in _fresh_blobs() if (damage := _damage(blob))]:
         raise kind("; ".join(damaged))
 
 

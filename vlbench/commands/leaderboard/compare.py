@@ -69,12 +69,12 @@ def answer(arguments: argparse.Namespace) -> Answer:
     problems = [printed(remark) for remark in remarks]
     code = 2 if report.refused else 0 if report.compared else 1
     if arguments.format in ("csv", "json"):
-        lines = [numbers_of(one) for one in report.compared]
+        lines = [numbers_of(result) for result in report.compared]
         if arguments.format == "csv":
             return Answer([csv.lines(COLUMNS, lines).removesuffix("\r\n")], problems, code)
         return Answer([json.dumps(lines, indent=1, allow_nan=False)], problems, code)
-    pairs = dict.fromkeys(one.models for one in report.compared)
-    of_pairs = [[one for one in report.compared if one.models == pair] for pair in pairs]
+    pairs = dict.fromkeys(result.models for result in report.compared)
+    of_pairs = [[result for result in report.compared if result.models == pair] for pair in pairs]
     notes = [*_notes(report), *_boards_say(report), *(f"note: {note}" for note in report.notes)]
     if len({*chain.from_iterable(pairs)}) > MOST_MODELS and not arguments.format:
         notes = [f"{len(pairs)} pairs of models: --format csv lists them", *notes]
@@ -88,11 +88,11 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
 def _ranked(report: Report) -> Iterator[Table]:
     """Yield a table of the ranks of three models or more for each score."""
-    for label, several in ranks(report, LEVEL).items():
-        ends = [(one.best, one.worst) for one in several]
+    for label, places in ranks(report, LEVEL).items():
+        ends = [(place.best, place.worst) for place in places]
         texts = [f"{best} to {worst}" if best < worst else str(best) for best, worst in ends]
-        pairs = zip(several, texts, strict=True)
-        rows = [[one.model, value(one.score), text] for one, text in pairs]
+        pairs = zip(places, texts, strict=True)
+        rows = [[place.model, value(place.score), text] for place, text in pairs]
         yield plain_table(["model", "score", "rank"], rows, f"{spaced(label)}: {RANKS}")
 
 
@@ -109,7 +109,7 @@ def _table(compared: Sequence[Compared]) -> Table:
 def _grid(compared: Sequence[Compared], notes: Sequence[str] = ()) -> Grid:
     """Return the comparisons of two models, without outcomes if no score has a direction."""
     rows = [[*HEAD], *map(_cells, compared)]
-    if all(one.scores[0].higher_is_better is None for one in compared):
+    if all(result.scores[0].higher_is_better is None for result in compared):
         rows = [[*row[:OUTCOMES], *row[OUTCOMES + 1 :]] for row in rows]
     a, b = compared[0].models
     note = ". ".join([_detectable(compared), *notes]) + "."
@@ -119,25 +119,25 @@ def _grid(compared: Sequence[Compared], notes: Sequence[str] = ()) -> Grid:
 def _detectable(compared: Sequence[Compared]) -> str:
     """Return the detectable difference on each task."""
     sizes = [
-        f"{printed(one.task)} {_size(one.comparison.detectable, one.scores[0].unit)}"
-        for one in compared
+        f"{printed(result.task)} {_size(result.comparison.detectable, result.scores[0].unit)}"
+        for result in compared
     ]
     return f"detectable with 80 % power at p < 0.05: {', '.join(sizes)}"
 
 
-def _cells(one: Compared) -> list[str]:
-    (first, second), test = one.scores, one.comparison
+def _cells(result: Compared) -> list[str]:
+    (first, second), test = result.scores, result.comparison
     worse = {True: "", False: ", lower is better", None: ", no direction"}[first.higher_is_better]
     outcomes = () if first.higher_is_better is None else test.outcomes or ()
     low, high = (_with_sign(bound, first.unit) for bound in test.ci95)
     clusters = f" in {test.clusters}" if test.clusters < test.items else ""
     return [
-        spaced(f"{one.task}: {score_name(first.metric, first.at)}{worse}"),
+        spaced(f"{result.task}: {score_name(first.metric, first.at)}{worse}"),
         value(first),
         value(second),
         _with_sign(test.difference, first.unit),
         f"{low} to {high}",
-        f"{_p(test.p)} ({_p(one.p_holm)})",
+        f"{_p(test.p)} ({_p(result.p_holm)})",
         ", ".join(map(str, outcomes)) or "-",
         f"{test.items}{clusters}",
     ]
@@ -159,20 +159,20 @@ def _p(p: float) -> str:
 def _notes(report: Report) -> list[str]:
     """Return the notes of comparisons, each with its tasks."""
     tasks: dict[str, list[str]] = {}
-    for one in report.compared:
-        for note in one.comparison.notes:
-            tasks.setdefault(note, []).append(one.task)
+    for result in report.compared:
+        for note in result.comparison.notes:
+            tasks.setdefault(note, []).append(result.task)
     return [f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in tasks.items()]
 
 
 def _boards_say(report: Report) -> Iterator[str]:
     """Yield a line if a pair differs on the board but not in this comparison, or the reverse."""
-    for one in report.compared:
-        p = one.board_p
-        if p is not None and (p < LEVEL) != (one.p_holm < LEVEL):
+    for pair in report.compared:
+        p = pair.board_p
+        if p is not None and (p < LEVEL) != (pair.p_holm < LEVEL):
             board, here = ("differs", "does not") if p < LEVEL else ("does not differ", "does")
             yield (
-                f"{printed(one.task)}: on the board this pair {board} (p {_p(p)} after correction "
+                f"{printed(pair.task)}: on the board this pair {board} (p {_p(p)} after correction "
                 f"for all pairs, against its leader); here it {here}"
             )
 

@@ -84,8 +84,8 @@ def _pivot(arguments: argparse.Namespace, boards: Sequence[Board], catalog: Cata
     tables = pivots(boards, catalog, leaders, arguments.models)
     tables = [together(boards, tables, arguments.models)] if arguments.tasks else tables
     if arguments.format not in PIVOTS:
-        known = ", ".join(PIVOTS)
-        raise UnknownNameError(f"--pivot has the formats {known}, not {arguments.format}")
+        choices = ", ".join(PIVOTS)
+        raise UnknownNameError(f"--pivot has the formats {choices}, not {arguments.format}")
     text = PIVOTS[arguments.format](tables)
     scored = [column.task for table in tables for column in table.columns]
     problems = [f"{one.task}: no model has scores" for one in boards if one.task not in scored]
@@ -97,10 +97,10 @@ def _pivot(arguments: argparse.Namespace, boards: Sequence[Board], catalog: Cata
 
 
 PIVOTS: Mapping[str, Callable[[Sequence[Pivot]], str]] = {
-    "md": lambda found: "\n".join(md.grid(grid(one)) for one in found),
-    "tex": lambda found: tex.HEAD + "\n".join(tex.grid(grid(one)) for one in found),
-    "csv": lambda found: csv.lines(COLUMNS, lines(found)),
-    "json": lambda found: json.dumps(list(lines(found)), indent=1, allow_nan=False) + "\n",
+    "md": lambda tables: "\n".join(md.grid(grid(table)) for table in tables),
+    "tex": lambda tables: tex.HEAD + "\n".join(tex.grid(grid(table)) for table in tables),
+    "csv": lambda tables: csv.lines(COLUMNS, lines(tables)),
+    "json": lambda tables: json.dumps(list(lines(tables)), indent=1, allow_nan=False) + "\n",
 }
 
 
@@ -118,11 +118,11 @@ def _content(form: Any, file: Path, selection: Selection) -> bytes:
 def _folder(form: Any, folder: Path, selection: Selection) -> Answer:
     """Write the files of a format that has many files."""
     left_out, written = list(selection.left_out), 0
-    for found in form.files(selection):
-        if isinstance(found, LeftOut):
-            left_out.append(found)
+    for file in form.files(selection):
+        if isinstance(file, LeftOut):
+            left_out.append(file)
         else:
-            write_whole(folder / found.place, found.content)
+            write_whole(folder / file.place, file.content)
             written += 1
-    shown = f"wrote {counted(written, 'file')} below {folder}"
-    return Answer([shown], listed(left_out), 0 if written else FAILED)
+    line = f"wrote {counted(written, 'file')} below {folder}"
+    return Answer([line], listed(left_out), 0 if written else FAILED)

@@ -95,21 +95,21 @@ def _with_images(
     """
     from vlbench.report.page.thumbnails import digests_of, thumbnail
 
-    asked, arguments.images = arguments.images is not False, arguments.images or None
-    wanted, absent = [], []
+    is_asked, arguments.images = arguments.images is not False, arguments.images or None
+    illustrations, absent = [], []
     illustrated: dict[str, Section] = {}
-    for section in (one for one in page.sections if asked or one.is_embedded):
+    for section in (part for part in page.sections if is_asked or part.is_embedded):
         try:
             if digests := digests_of(section, arguments.output):
-                wanted.append((section, digests))
+                illustrations.append((section, digests))
         except VlbenchError as error:
             absent.append(f"{section.name}: no images: {error}")
-    if not wanted:
+    if not illustrations:
         return page, absent
     from vlbench.run.item_images import data_of, image_at, places_of, questions_of
 
     with set_up_for_data(arguments) as options:
-        for section, digests in wanted:
+        for section, digests in illustrations:
             try:
                 data = data_of(catalog, section.name, options)
                 questions = questions_of(data)
@@ -121,9 +121,9 @@ def _with_images(
                     questions={name: questions.get((name, d), "") for name, d in digests.items()},
                 )
             except VlbenchError as error:
-                absent += [f"{section.name}: no images: {error}"] if asked else []
+                absent += [f"{section.name}: no images: {error}"] if is_asked else []
     groups = {
-        title: [illustrated.get(one.name, one) for one in sections]
+        title: [illustrated.get(part.name, part) for part in sections]
         for title, sections in page.groups.items()
     }
     return page._replace(groups=groups), absent

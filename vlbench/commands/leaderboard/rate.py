@@ -97,14 +97,14 @@ def _write(arguments: argparse.Namespace) -> Answer:
     row = named_row(arguments.output, task, model, arguments.data)
     steps = arguments.steps.split(",")
     questions = read_table(arguments.output, row, QUESTIONS, COLUMNS)
-    shown = sample_questions(row, questions, steps, images=arguments.sampled, seed=seed)
+    sampled = sample_questions(row, questions, steps, images=arguments.sampled, seed=seed)
     with set_up_for_data(arguments) as options:
-        digests = [one.digest for one in shown]
+        digests = [item.digest for item in sampled]
         images = images_of(load_catalog(options.include_path), row.task, digests, options)
-    count = write_sheets(folder, row, shown, images, seed)
+    count = write_sheets(folder, row, sampled, images, seed)
     return Answer(
         (
-            f"wrote {len(SHEETS)} sheets of {count} questions about {len(shown)} images",
+            f"wrote {len(SHEETS)} sheets of {count} questions about {len(sampled)} images",
             f"1. give {folder / FOR_RATERS} to the raters; do not show them {folder / KEY}",
             f"2. put each rater's filled CSV files into {folder / FILLED / 'NAME'}",
             f"3. run: vlbench leaderboard rate {folder}",
@@ -129,10 +129,10 @@ def _read(folder: Path) -> Answer:
     return Answer([printed(title), table, *agreed, f"wrote {folder / RATINGS}"])
 
 
-def _cells(one: MeanRating) -> list[str]:
-    less = one.difference_from_human
+def _cells(rating: MeanRating) -> list[str]:
+    less = rating.difference_from_human
     difference = _with_interval(less, "+.2f") if less else "-"
-    return [one.sheet, printed(one.system), _with_interval(one.mean, ".2f"), difference]
+    return [rating.sheet, printed(rating.system), _with_interval(rating.mean, ".2f"), difference]
 
 
 def _with_interval(estimate: Estimate, form: str) -> str:

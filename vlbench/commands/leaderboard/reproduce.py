@@ -52,11 +52,11 @@ def answer(arguments: argparse.Namespace) -> Answer:
         form: Any = import_module(f"vlbench.report.export.{arguments.format}")
         tables = [form.grid(grid) for reproduction in reproductions for grid in grids(reproduction)]
         return Answer([table.removesuffix("\n") for table in tables])
-    shown: list[str | Table] = []
+    parts: list[str | Table] = []
     for reproduction in reproductions:
-        shown.append("\n".join(summary(reproduction)))
-        shown += [plain_table(grid.head, grid.rows) for grid in grids(reproduction)]
+        parts.append("\n".join(summary(reproduction)))
+        parts += [plain_table(grid.head, grid.rows) for grid in grids(reproduction)]
     if not arguments.paper:
         others = of_other_tasks(papers, catalog, arguments.output).values()
-        shown += ["\n".join([OTHERS, *map(summary_of_source, others)])] if others else []
-    return Answer([*shown, *([NOTE] if any(map(grids, reproductions)) else [])])
+        parts += ["\n".join([OTHERS, *map(summary_of_source, others)])] if others else []
+    return Answer([*parts, *([NOTE] if any(map(grids, reproductions)) else [])])

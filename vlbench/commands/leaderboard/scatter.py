@@ -33,7 +33,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
     catalog, names = load_catalog(arguments.include_path), (arguments.x, arguments.y)
     boards = [board for name in names for board in named_boards(arguments.output, [name])]
-    titles = [title_of(one.task, catalog.tasks.get(one.task), one) for one in boards]
+    titles = [title_of(board.task, catalog.tasks.get(board.task), board) for board in boards]
     pair, content = pair_of(boards, titles, arguments.data), BytesIO()
     with styled():
         figure = scatter(pair)

@@ -40,11 +40,11 @@ def answer(arguments: argparse.Namespace) -> Answer:
             for text in board_tables(board, leaders[board.task], catalog.tasks.get(board.task))
         ]
         return Answer(texts)
-    found = pivots(boards, catalog, leaders)
-    problems = [] if found else [f"no model has scores in {output}"]
+    pivoted = pivots(boards, catalog, leaders)
+    problems = [] if pivoted else [f"no model has scores in {output}"]
     tables = [
-        plain_table(one.head, one.rows, one.title, one.head[1:], numbers=True)
-        for one in map(grid, found)
+        plain_table(part.head, part.rows, part.title, part.head[1:], numbers=True)
+        for part in map(grid, pivoted)
     ]
-    notes = [mark_notes(found), NOTES * bool(row_notes(found))]
+    notes = [mark_notes(pivoted), NOTES * bool(row_notes(pivoted))]
     return Answer([*tables, *filter(None, notes)], problems)

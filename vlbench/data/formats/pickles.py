@@ -109,12 +109,12 @@ class _Nesting:
             place = len(self._memo) if name == "MEMOIZE" else int(value)
             self._memo[place] = stack[-1] if stack else 0
             return 0
-        wanted = len(before)
+        count = len(before)
         if pickletools.markobject in before:
-            wanted = before.index(pickletools.markobject)
-            wanted += 1 + next((i for i, depth in enumerate(reversed(stack)) if depth == MARK), 0)
-        taken = [stack.pop() for _ in range(min(wanted, len(stack)))]
-        depth = max(taken, default=0) + name.startswith("TUPLE")
+            count = before.index(pickletools.markobject)
+            count += 1 + next((i for i, depth in enumerate(reversed(stack)) if depth == MARK), 0)
+        depths = [stack.pop() for _ in range(min(count, len(stack)))]
+        depth = max(depths, default=0) + name.startswith("TUPLE")
         if name.endswith("GET"):
             depth = self._memo.get(int(value), 0)
         elif name == "MARK":

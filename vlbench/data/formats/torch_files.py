@@ -115,8 +115,8 @@ def read_torch_file(file: Path, *, past_pickles: bool = False) -> Any:
             if past_pickles:  # a file that torch takes neither for TorchScript nor for tar
                 return load(weights_only=False, pickle_module=PAST_PICKLES)
             # Torch's own message explains how to run the code in the file.
-            named = re.search(r"GLOBAL (\S+)", str(error))
-            what = f"{named[1]}, which is not part of a state dict" if named else "damaged parts"
+            match = re.search(r"GLOBAL (\S+)", str(error))
+            what = f"{match[1]}, which is not part of a state dict" if match else "damaged parts"
             message = f"it contains {what}"
             raise pickle.UnpicklingError(message) from error
 

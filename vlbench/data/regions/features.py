@@ -118,8 +118,8 @@ def region_features(
     used = [vocabulary] if words else []
     parts = [part for file in files for part in (file, *_partner(file))]
     contents = [*file_digests([*parts, *used], "bytes"), *([LABELS] if words else [])]
-    known = {key_of(name): (w, h) for name, (w, h) in (sizes or {}).items()}
-    return RegionFeatures(path.name, digest([*contents, sorted(readers)]), readers, known)
+    measured = {key_of(name): (w, h) for name, (w, h) in (sizes or {}).items()}
+    return RegionFeatures(path.name, digest([*contents, sorted(readers)]), readers, measured)
 
 
 def _read_words(vocabulary: Path) -> list[str]:
@@ -143,14 +143,14 @@ def _with_labels(reader: Reader, words: list[str]) -> StoredRegions:
     return stored._replace(labels=[words[number] for number in stored.objects])
 
 
-def _check(stored: StoredRegions, known: Size | None) -> Regions:
-    """Return regions with boxes in pixels of their image, whose (W, H) is `known` or stored."""
-    size = stored.size or known
+def _check(stored: StoredRegions, expected: Size | None) -> Regions:
+    """Return regions with boxes in pixels of their image, whose (W, H) is `expected` or stored."""
+    size = stored.size or expected
     if size is None:
         raise DataError(f"{stored.where} has no image size, and neither has the data set")
-    if known not in {None, size}:
+    if expected not in {None, size}:
         raise DataError(
-            f"{stored.where} is for an image of {size}, but the data set's image is {known}; "
+            f"{stored.where} is for an image of {size}, but the data set's image is {expected}; "
             "compute regions on the data set's images"
         )
     _require_shapes(stored)

@@ -113,8 +113,8 @@ def _array(row: Row, name: str, dtype: Any, where: str) -> np.ndarray[Any, Any]:
         numbers: np.ndarray[Any, Any] = np.frombuffer(content, dtype).copy()
     except (binascii.Error, ValueError) as error:
         raise DataError(f"{where}: {name} is not base64 of numbers ({error})") from error
-    wanted = {"boxes": 4, "features": None}.get(name, 1)
+    width = {"boxes": 4, "features": None}.get(name, 1)
     boxes = int(row["num_boxes"])
-    if wanted and len(numbers) != wanted * boxes:
+    if width and len(numbers) != width * boxes:
         raise DataError(f"{where}: {name} has {len(numbers)} numbers for {boxes} boxes")
     return numbers

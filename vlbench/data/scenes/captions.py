@@ -68,10 +68,10 @@ def act(sentence: Sentence, fact: Fact, verb: str, rng: Generator) -> int:
 
 def some_fact(view: SceneView, rng: Generator, kinds: Container[str]) -> Fact | None:
     """Return a fact of these kinds, or None; each kind that occurs has the same probability."""
-    known = sorted({fact.kind for fact in view.facts if fact.kind in kinds})
-    if not known:
+    present = sorted({fact.kind for fact in view.facts if fact.kind in kinds})
+    if not present:
         return None
-    kind = known[int(rng.integers(len(known)))]
+    kind = present[int(rng.integers(len(present)))]
     facts = [fact for fact in view.facts if fact.kind == kind]
     return facts[int(rng.integers(len(facts)))]
 
@@ -83,7 +83,7 @@ def captions(view: SceneView, rng: Generator, *, count: int = 5) -> list[Sentenc
     can ask for it.
     """
     view = _withhold(view, rng)
-    forms = (_shows, _there, _fragment, _picture_of)
+    forms = (_shows, _say_there, _fragment, _picture_of)
     complete = forms[int(rng.integers(len(forms)))](view, rng)
     sentences = {complete.text(): complete}
     while len(sentences) < count:
@@ -127,12 +127,12 @@ def _shows(view: SceneView, rng: Generator, *, exact: bool = True) -> Sentence:
     return sentence
 
 
-def _there(view: SceneView, rng: Generator, *, exact: bool = True) -> Sentence:
+def _say_there(view: SceneView, rng: Generator, *, exact: bool = True) -> Sentence:
     """Say `there are A and B .`, sometimes with the background."""
     sentence, groups = Sentence(), _shuffle(view, rng)
-    there = sentence.say("there", "PRON")
+    word = sentence.say("there", "PRON")
     root = sentence.say("is" if len(groups[0].members) == 1 else "are", "VERB")
-    sentence.hang("expl", root, there)
+    sentence.hang("expl", root, word)
     sentence.hang("nsubj", root, enumerate_groups(sentence, groups, rng, exact=exact))
     if rng.random() < 0.4:
         scenery(sentence, view.background, root)
@@ -175,11 +175,11 @@ def _say_relation(view: SceneView, rng: Generator) -> Sentence | None:
     if not fact:
         return None
     sentence, form = Sentence(), rng.integers(3)
-    there = sentence.say("there", "PRON") if form == 0 else -1
+    word = sentence.say("there", "PRON") if form == 0 else -1
     verb = sentence.say("is", "VERB") if form == 0 else -1
     subject = head = name(sentence, fact.subject, rng)
     if form == 0:
-        sentence.hang("expl", verb, there)
+        sentence.hang("expl", verb, word)
         sentence.hang("nsubj", verb, subject)
     if form == 1:
         head = sentence.add(pick(rng, PARTICIPLES), "VERB", "partmod", subject)
@@ -223,7 +223,7 @@ def _picture_of_acting(view: SceneView, rng: Generator) -> Sentence | None:
 def _say_number(view: SceneView, rng: Generator) -> Sentence:
     """Say `three things on a striped background .` or `there are three things .`."""
     sentence, form = Sentence(), rng.integers(2)
-    there = [sentence.say("there", "PRON")] if form else []
+    words = [sentence.say("there", "PRON")] if form else []
     verb = sentence.say("is" if view.count == 1 else "are", "VERB") if form else -1
     number = sentence.say(NUMBERS[view.count], "NUM")
     noun = sentence.say("thing" if view.count == 1 else "things", "NOUN")
@@ -231,7 +231,7 @@ def _say_number(view: SceneView, rng: Generator) -> Sentence:
     members = tuple(sorted(i for group in view.groups for i in group.members))
     sentence.phrases.append(Phrase(number, noun + 1, members))
     if form:
-        sentence.hang("expl", verb, *there)
+        sentence.hang("expl", verb, *words)
         sentence.hang("nsubj", verb, noun)
     scenery(sentence, view.background, noun)
     sentence.stop(verb if form else noun)

@@ -95,8 +95,8 @@ def several(number: int, first: str, *, twins: bool, rng: Generator) -> Scene:
     With `twins` two of the things share a noun, so there is one category fewer.
     """
     others = [c for c in CATEGORIES if c != first]
-    picked = [first, *(str(c) for c in rng.permutation(others)[: number - 1 - twins])]
-    nouns = [pick(rng, _nouns(category)) for category in picked]
+    categories = [first, *(str(c) for c in rng.permutation(others)[: number - 1 - twins])]
+    nouns = [pick(rng, _nouns(category)) for category in categories]
     nouns += nouns[:1] if twins else []
     scale = ALONE if number == 1 else 1.0
     crowded = number > 2

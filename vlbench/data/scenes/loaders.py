@@ -202,15 +202,15 @@ def pair_questions(*, seed: int = 0, cache_dir: Path | None = None) -> Data:
         seed: seed that draws the scenes.
     """
     pairs = [(number, pair_question(both)) for number, both in enumerate(_pairs(seed, "test"))]
-    asked = [(number, one, side) for number, one in pairs if one for side in (0, 1)]
+    sides = [(number, question, side) for number, question in pairs if question for side in (0, 1)]
     columns = _columns(world_table(PAIRED, "test", seed, cache_dir))
-    rows = [2 * number + side for number, _, side in asked]
+    rows = [2 * number + side for number, _, side in sides]
     split = {name: columns[name].select(rows) for name in ("image", "picture")}
-    split["question"] = value_column([one.text for _, one, _ in asked], "text")
-    split["options"] = value_column([list(one.options) for _, one, _ in asked])
-    split["right_answers"] = value_column([[one.right[side]] for _, one, side in asked])
-    split["category"] = value_column([one.category for _, one, _ in asked])
-    split["cluster"] = value_column([str(number) for number, _, _ in asked])
+    split["question"] = value_column([question.text for _, question, _ in sides], "text")
+    split["options"] = value_column([list(question.options) for _, question, _ in sides])
+    split["right_answers"] = value_column([[question.right[side]] for _, question, side in sides])
+    split["category"] = value_column([question.category for _, question, _ in sides])
+    split["cluster"] = value_column([str(number) for number, _, _ in sides])
     return Data(splits={"test": Split(split)})
 
 
@@ -227,10 +227,10 @@ def _region_kind(regions: str | None) -> str:
 
 def drawn_rows(configuration: str, split: str, count: int, folder: Path) -> Split:
     """Return the first rows of a split of seed 0; only these are drawn, into a folder."""
-    wanted = places(configuration)[split][:count]
+    numbers = places(configuration)[split][:count]
     place = folder / f"{configuration}-{split}"
-    digests = write_once(place, lambda: (row(configuration, 0, i) for i in wanted))
-    return Split(_columns(Table(partial(open_rows, place), len(wanted), digests)))
+    digests = write_once(place, lambda: (row(configuration, 0, i) for i in numbers))
+    return Split(_columns(Table(partial(open_rows, place), len(numbers), digests)))
 
 
 def _configuration(name: str, things: str) -> str:
@@ -278,7 +278,7 @@ def _crops(image: Any, boxes: Sequence[Sequence[float]]) -> torch.Tensor:
     """
     side = (CROP_SIDE, CROP_SIDE)
     cut = (crop_box(image, box).resize(side, Resampling.BILINEAR) for box in boxes)
-    return torch.from_numpy(np.stack([np.asarray(one) for one in cut])).flatten(1).float()
+    return torch.from_numpy(np.stack([np.asarray(crop) for crop in cut])).flatten(1).float()
 
 
 def _picture(encoded: bytes, *proposals: Any) -> Picture:

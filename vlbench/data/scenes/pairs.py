@@ -126,12 +126,12 @@ def _swapped_places(rng: Generator, *, before: str, after: str, across: bool) ->
     is_before = bool(rng.integers(2))
     relation = before if is_before else after
 
-    def told(things: Sequence[Thing], first: Thing, second: Thing) -> Image:
+    def image(things: Sequence[Thing], first: Thing, second: Thing) -> Image:
         subject, of = (first, second) if is_before else (second, first)
         caption = f"{with_article(subject.noun)} {relation} {with_article(of.noun)} ."
         return things, caption, f"{a.noun} {b.noun} {before} {after}"
 
-    return told((a, b), a, b), told(exchanged, b, a)
+    return image((a, b), a, b), image(exchanged, b, a)
 
 
 def _count(rng: Generator) -> Told:
@@ -140,11 +140,11 @@ def _count(rng: Generator) -> Told:
     noun, opening = _noun(rng), _opening(rng, OPENINGS_OF_SEVERAL)
     things = _scattered([_thing(noun, rng, CROWDED) for _ in range(many)], rng)
 
-    def told(number: int) -> Image:
+    def image(number: int) -> Image:
         words = f"{NUMBERS[number]} {plural(noun)}"
         return things[:number], opening.format(words), words
 
-    return told(few), told(many)
+    return image(few), image(many)
 
 
 def _presence(rng: Generator) -> Told:
@@ -191,7 +191,7 @@ def _thing(noun: str, rng: Generator, radius: tuple[float, float] | None = None)
 
 def _noun(rng: Generator, *without: str) -> str:
     """Return a noun that is not held out, outside some categories."""
-    category = pick(rng, [one for one in SEEN_CATEGORIES if one not in without])
+    category = pick(rng, [name for name in SEEN_CATEGORIES if name not in without])
     return pick(rng, [noun for noun in SEEN_NOUNS if CATEGORY[noun] == category])
 
 

@@ -52,8 +52,8 @@ def questions(
     questions: dict[str, Question] = {}
     for i in rng.permutation(len(untold)).tolist()[:UNTOLD]:
         group, look = untold[i]
-        asked = _told_by_looks(view, group, f"{look} {group.noun}")
-        question = asked[int(rng.integers(len(asked)))]
+        choices = _told_by_looks(view, group, f"{look} {group.noun}")
+        question = choices[int(rng.integers(len(choices)))]
         questions.setdefault(question.text, question)
     while len(questions) < count:
         for i in rng.permutation(len(sorts)).tolist():
@@ -87,8 +87,8 @@ def _told_by_looks(view: SceneView, group: Group, name: str) -> list[Question]:
     """Ask where a thing is and what is beside it; if neither is known, whether it is there."""
     where = [
         Question(f"where is the {name} ?", f"at the {place}")
-        for named, place in view.places
-        if named == group
+        for owner, place in view.places
+        if owner == group
     ]
     beside = [
         Question(f"what is {WORDS[fact.kind]} the {name} ?", fact.subject.noun)

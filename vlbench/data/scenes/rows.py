@@ -147,7 +147,7 @@ def _numbers(seed: int) -> list[int]:
 def _annotations(scene: Scene, drawn: Drawn, rng: Generator) -> Row:
     seen, things = view(scene, drawn), scene.things
     sentences = captions(seen, rng)
-    asked, proposals = questions(seen, sentences, rng), propose(scene, drawn, rng)
+    pairs, proposals = questions(seen, sentences, rng), propose(scene, drawn, rng)
     return {
         "label": CATEGORIES.index(things[0].category),
         "noun": NOUNS.index(things[0].noun),
@@ -165,8 +165,8 @@ def _annotations(scene: Scene, drawn: Drawn, rng: Generator) -> Row:
         "tags": [sentence.tags for sentence in sentences],
         "arcs": [[arc._asdict() for arc in sentence.arcs] for sentence in sentences],
         "phrases": [[phrase._asdict() for phrase in sentence.phrases] for sentence in sentences],
-        "questions": [question.text for question in asked],
-        "answers": [question.answer for question in asked],
+        "questions": [question.text for question in pairs],
+        "answers": [question.answer for question in pairs],
         "proposal_boxes": proposals.boxes.tolist(),
         "proposal_vectors": proposals.vectors.tolist(),
         "proposal_scores": proposals.scores.tolist(),

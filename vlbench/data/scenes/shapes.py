@@ -88,7 +88,7 @@ def stem(top: float) -> list[Polygon]:
 
 
 DRAWN: dict[str, Callable[..., Polygon | list[Polygon]]] = {
-    one.__name__: one for one in (oval, box, poly, arc, dome, wave, petals, eye, wheels, stem)
+    draw.__name__: draw for draw in (oval, box, poly, arc, dome, wave, petals, eye, wheels, stem)
 }
 
 
@@ -96,11 +96,11 @@ DRAWN: dict[str, Callable[..., Polygon | list[Polygon]]] = {
 def shapes() -> dict[str, list[Polygon]]:
     """Return the parts of each noun's shape."""
     calls = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
-    return {noun: [part for one in own for part in _parts(*one)] for noun, own in calls.items()}
+    return {noun: [part for call in own for part in _parts(*call)] for noun, own in calls.items()}
 
 
-def _parts(name: str, *given: Any) -> list[Polygon]:
+def _parts(name: str, *values: Any) -> list[Polygon]:
     """Return the parts that a function draws; a final mapping contains keyword arguments."""
-    options = given[-1] if given and isinstance(given[-1], dict) else {}
-    made = DRAWN[name](*given[: len(given) - bool(options)], **options)
+    options = values[-1] if values and isinstance(values[-1], dict) else {}
+    made = DRAWN[name](*values[: len(values) - bool(options)], **options)
     return made if isinstance(made, list) else [made]

@@ -37,12 +37,12 @@ def write_sheet(name: str, file: Path) -> dict[str, Any]:
     return {"name": name, "file": str(file), "splits": sizes(name), "classes": list(CATEGORIES)}
 
 
-def describe(shown: Mapping[str, Any]) -> str:
+def describe(summary: Mapping[str, Any]) -> str:
     """Return the summary of `write_sheet` as text."""
-    sizes = ", ".join(f"{n} {split}" for split, n in shown["splits"].items())
+    sizes = ", ".join(f"{n} {split}" for split, n in summary["splits"].items())
     return (
-        f"{shown['name']}: {sizes} images of {', '.join(shown['classes'])}\n"
-        f"wrote {shown['file']}: the first {COUNT} test images, "
+        f"{summary['name']}: {sizes} images of {', '.join(summary['classes'])}\n"
+        f"wrote {summary['file']}: the first {COUNT} test images, "
         "ground truth boxes in colour, proposals in grey"
     )
 

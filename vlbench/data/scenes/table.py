@@ -63,9 +63,9 @@ def world_table(configuration: str, split: str, seed: int, cache_dir: Path | Non
 
 def draw_rows(configuration: str, split: str, seed: int) -> Iterator[tuple[Row, str]]:
     """Yield every row of a split with the digest of its image, and log the progress."""
-    wanted, start = places(configuration)[split], time.monotonic()
-    count, reported = len(wanted), -math.inf
-    for done, drawn in enumerate(_side_by_side(partial(row, configuration, seed), wanted)):
+    numbers, start = places(configuration)[split], time.monotonic()
+    count, reported = len(numbers), -math.inf
+    for done, drawn in enumerate(_side_by_side(partial(row, configuration, seed), numbers)):
         if (now := time.monotonic()) - reported >= REPORT_EVERY:
             left = f", {(now - start) / done * (count - done):.0f} s left" if done else ""
             of = f"{done} of {count} images{left}"
@@ -75,19 +75,19 @@ def draw_rows(configuration: str, split: str, seed: int) -> Iterator[tuple[Row, 
 
 
 def _side_by_side(
-    draw: Callable[[int], tuple[Row, str]], wanted: Sequence[int]
+    draw: Callable[[int], tuple[Row, str]], numbers: Sequence[int]
 ) -> Iterator[tuple[Row, str]]:
     """Yield the results of `draw` for each number, in order, with one process per core."""
     # If processes are not forked, as on macOS, each would import the user's program again.
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
     # A loader's process, which loads images for another process, may not start any.
     if cores == 1 or multiprocessing.current_process().daemon:
-        yield from map(draw, wanted)
+        yield from map(draw, numbers)
         return
     import torch  # noqa: PLC0415 - takes a second
     from torch.utils.data import DataLoader  # noqa: PLC0415 - as above
 
-    parts = [wanted[first : first + TOGETHER] for first in range(0, len(wanted), TOGETHER)]
+    parts = [numbers[first : first + TOGETHER] for first in range(0, len(numbers), TOGETHER)]
     drawings: Any = _Drawings(draw, parts)
     for drawn in DataLoader(
         drawings,

@@ -18,9 +18,9 @@ def text(selection: Selection) -> str:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    given = entry.row
-    row = given.row()
+    result = entry.row
+    row = result.row()
     for score, paper in zip(row["scores"], entry.published, strict=True):
         score["published"] = paper._asdict() if paper else None
-    head = {key: getattr(given, key) for key in ("task", "version", "paper", "primary")}
+    head = {key: getattr(result, key) for key in ("task", "version", "paper", "primary")}
     return {**head, "data_name": entry.data, "against_leader": entry.standing, **row}

@@ -48,27 +48,27 @@ def updated(content: bytes, selection: Selection, name: str) -> bytes:
 def escaped(text: str) -> str:
     """Return a text as Markdown that shows it literally, on one line."""
     plain = re.sub(r"[\\`*_\[\]|~$:@#!{}]", r"\\\g<0>", one_line(text))
-    plain = re.sub("[&<>]", lambda one: ENTITIES[one[0]], plain)
+    plain = re.sub("[&<>]", lambda match: ENTITIES[match[0]], plain)
     return plain.replace("www.", r"www\.")
 
 
 def _block(task: str, tables: Sequence[ScoreTable]) -> str:
     begin, end = _markers(task)
-    inside = "\n".join(grid(one) for table in tables for one in grids(table))
+    inside = "\n".join(grid(part) for table in tables for part in grids(table))
     inside = inside or f"{escaped(task)}: no rows to show.\n"
     return f"{begin}\n{inside}{end}\n"
 
 
-def grid(given: Grid) -> str:
+def grid(table: Grid) -> str:
     """Return a table below its title, and its notes."""
-    head, *rows = [[escaped(cell) for cell in row] for row in (given.head, *given.rows)]
-    rule = [RULES[column] for column in given.columns]
-    for i in given.best:
+    head, *rows = [[escaped(cell) for cell in row] for row in (table.head, *table.rows)]
+    rule = [RULES[column] for column in table.columns]
+    for i in table.best:
         rows[i][:2] = [f"**{cell}**" for cell in rows[i][:2]]
     lines = [f"| {' | '.join(row)} |" for row in (head, rule, *rows)]
-    below = ["", given.note] if given.note else []
-    below += ["", *(f"- {escaped(note)}" for note in given.notes)] if given.notes else []
-    return "\n".join([f"**{escaped(given.title)}**", "", *lines, *below, ""])
+    below = ["", table.note] if table.note else []
+    below += ["", *(f"- {escaped(note)}" for note in table.notes)] if table.notes else []
+    return "\n".join([f"**{escaped(table.title)}**", "", *lines, *below, ""])
 
 
 def _markers(task: str) -> tuple[str, str]:

@@ -36,7 +36,7 @@ SPELLED = {
 def text(selection: Selection) -> str:
     """Return a table environment for each set of comparable rows."""
     tables = [table for same in selection.tables.values() for table in same]
-    return HEAD + "".join(grid(one) for table in tables for one in grids(table))
+    return HEAD + "".join(grid(part) for table in tables for part in grids(table))
 
 
 def escaped(text: str) -> str:
@@ -52,26 +52,26 @@ def _settable(character: str) -> str:
     return character if is_known else ascii(character)[1:-1]
 
 
-def grid(given: Grid) -> str:
+def grid(table: Grid) -> str:
     """Return a table environment with the notes in its caption."""
     # Imported here: the other formats do not need pandas, which takes 0.3 s.
     from pandas import DataFrame  # noqa: PLC0415
 
-    rows = [[escaped(cell) for cell in row] for row in given.rows]
+    rows = [[escaped(cell) for cell in row] for row in table.rows]
     for row in rows:
-        for i in given.numbers:
+        for i in table.numbers:
             row[i] = _number(row[i])
-    for i in given.best:
+    for i in table.best:
         rows[i][:2] = [rf"\textbf{{{cell}}}" for cell in rows[i][:2]]
-    below = [f"{given.title}.", given.note, *(f"{note}." for note in given.notes)]
-    frame = DataFrame(rows, columns=[escaped(one) for one in given.head])
-    table = frame.style.hide(axis="index").to_latex(
-        caption=" ".join(escaped(one) for one in below if one),
-        column_format=given.columns,
+    below = [f"{table.title}.", table.note, *(f"{note}." for note in table.notes)]
+    frame = DataFrame(rows, columns=[escaped(head) for head in table.head])
+    body = frame.style.hide(axis="index").to_latex(
+        caption=" ".join(escaped(line) for line in below if line),
+        column_format=table.columns,
         position_float="centering",
         hrules=True,
     )
-    return f"\n{table}"
+    return f"\n{body}"
 
 
 def _number(cell: str) -> str:

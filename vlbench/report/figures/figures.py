@@ -56,8 +56,8 @@ def board_panels(board: Board, name: str = "") -> list[Panel]:
 
     The list is empty if no row is publishable. Controls, which ignore their inputs, are left out.
     """
-    shown = published_by_data([row for row in board.results if not row.is_control])
-    good = [row for own in shown.values() for row in own.values()]
+    sets = published_by_data([row for row in board.results if not row.is_control])
+    good = [row for group in sets.values() for row in group.values()]
     names, panels = set_names(good), []
     for key, rows in comparable_sets(good).items():
         words = filter(None, (name, names[key]))
@@ -98,8 +98,8 @@ def _draw_group(
     panels: list[Panel] = []
     sizes: list[Panel] = []
     if mean and all(board and board.primary == mean.primary for board in boards.values()):
-        there = [(titles[task], board) for task, board in boards.items() if board]
-        panels = [panel for name, board in there for panel in board_panels(board, name)]
+        pairs = [(titles[task], board) for task, board in boards.items() if board]
+        panels = [panel for name, board in pairs for panel in board_panels(board, name)]
         means = {row.model: row for row in mean.results}
         panels += _panels(means, mean.primary["metric"], "mean and its standard error")
         sizes = size_panels(mean, training_images)
@@ -126,20 +126,20 @@ def _panels(rows: Mapping[str, Result], metric: str, name: str) -> list[Panel]:
     without a place on it are left out.
     """
     scores = {model: [s for s in row.scores if s.metric == metric] for model, row in rows.items()}
-    axis = _axis([score for found in scores.values() for score in found])
+    axis = _axis([score for group in scores.values() for score in group])
     if axis:
-        scores = {model: [s for s in found if axis in s.at] for model, found in scores.items()}
-    everything = [score for found in scores.values() for score in found]
+        scores = {model: [s for s in group if axis in s.at] for model, group in scores.items()}
+    everything = [score for group in scores.values() for score in group]
     panels = []
     for words, unit, higher in dict.fromkeys(_kind(score, axis) for score in everything):
         kind = (words, unit, higher)
-        here = {m: [s for s in found if _kind(s, axis) == kind] for m, found in scores.items()}
+        here = {m: [s for s in group if _kind(s, axis) == kind] for m, group in scores.items()}
         panels.append(
             Panel(
                 title=", ".join(filter(None, (name, words))),
                 x=spaced(axis),
                 y=spaced(metric),
-                models={m: [_point(s, axis) for s in found] for m, found in here.items() if found},
+                models={m: [_point(s, axis) for s in group] for m, group in here.items() if group},
                 unit=unit,
                 higher_is_better=higher,
             )
@@ -155,8 +155,8 @@ def _axis(scores: Sequence[Score]) -> str:
             values.setdefault(key, set()).add(value)
     numbers = [
         key
-        for key, found in values.items()
-        if len(found) > 1 and not any(isinstance(value, str) for value in found)
+        for key, texts in values.items()
+        if len(texts) > 1 and not any(isinstance(value, str) for value in texts)
     ]
     return max(numbers, key=lambda key: len(values[key]), default="")
 

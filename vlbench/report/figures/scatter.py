@@ -50,7 +50,7 @@ class Pair(NamedTuple):
         if len(self.scores) < LEAST:
             return None
         values = [
-            [-one.value if one.lower_is_better else one.value for one in both]
+            [-score.value if score.lower_is_better else score.value for score in both]
             for both in self.scores.values()
         ]
         if any(len({*side}) == 1 for side in zip(*values, strict=True)):
@@ -71,9 +71,9 @@ class Pair(NamedTuple):
         """The correlation in words, or why there is none."""
         if len(self.scores) < LEAST:
             return "too few for a correlation"
-        if (found := self.correlation) is None:
+        if (result := self.correlation) is None:
             return "all have the same score on a task"
-        return f"Spearman's correlation {found.r:.2f}, {probability(found.p)} by permutation"
+        return f"Spearman's correlation {result.r:.2f}, {probability(result.p)} by permutation"
 
 
 def pair_of(boards: Sequence[Board], titles: Sequence[str], data: str = "") -> Pair:
@@ -91,9 +91,9 @@ def pair_of(boards: Sequence[Board], titles: Sequence[str], data: str = "") -> P
 
 
 def _scores(board: Board, data: str) -> dict[str, Score]:
-    named = data if len(by_data(board.results)) > 1 else ""
+    name = data if len(by_data(board.results)) > 1 else ""
     rows = publishable(
-        [row for row in rows_of(board.results, board.task, named) if not row.is_control]
+        [row for row in rows_of(board.results, board.task, name) if not row.is_control]
     )
     sets = comparable_sets([*rows.values()])
     largest = max(sets.values(), key=len, default=[])
@@ -104,10 +104,10 @@ def scatter(pair: Pair) -> Figure:
     """Return the figure; dashed lines are chance."""
     figure, (axes,) = grid(1, (SIDE, SIDE))
     sides = [*zip(*pair.scores.values(), strict=True)]
-    own = looks(pair.scores)
+    styles = looks(pair.scores)
     for name, (x, y) in pair.scores.items():
         bars: dict[str, Any] = {"xerr": _reach(x), "yerr": _reach(y)}
-        axes.errorbar([x.value], [y.value], ls="", lw=0.8, capsize=2, **bars, **style(own[name]))
+        axes.errorbar([x.value], [y.value], ls="", lw=0.8, capsize=2, **bars, **style(styles[name]))
     for side, line in ((sides[0], axes.axvline), (sides[1], axes.axhline)):
         for chance in {score.chance for score in side} - {None}:
             line(chance, **CHANCE)
@@ -132,8 +132,8 @@ def _name_axis(axes: Axes, title: str, score: Score, *, is_x: bool) -> None:
     unit = "%" if score.unit == "fraction" else score.unit
     lower = ", lower is better" if score.lower_is_better else ""
     text = f"{title}: {score_name(score.metric, score.at)} ({unit}){lower}"
-    shown = fitted(text, 0.8 * SIDE, 8)
-    (axes.set_xlabel if is_x else axes.set_ylabel)(shown, fontsize=8)
+    label = fitted(text, 0.8 * SIDE, 8)
+    (axes.set_xlabel if is_x else axes.set_ylabel)(label, fontsize=8)
     axes.tick_params(labelsize=8)
     if score.unit == "fraction":
         (axes.xaxis if is_x else axes.yaxis).set_major_formatter(percent)

@@ -61,14 +61,14 @@ def _calls(
     shared: Mapping[str, Any],
 ) -> Iterator[tuple[Callable[[], Any], Path]]:
     """Yield each call of a function, and the place of its figures; `shared` is passed to all."""
-    asked = parameters(function)
+    keys = parameters(function)
     place = output / "figures" / board.task
-    given = {"read_table": partial(read_table, output), **shared}
-    if "board" in asked:
+    always = {"read_table": partial(read_table, output), **shared}
+    if "board" in keys:
         by_name = published_by_data(board.results) or {"": {}}
-        several = [
+        calls = [
             (
-                given
+                always
                 | {"board": replace(board, results=list(rows.values()))}
                 | ({"title": f"{shared['title']}: {data}"} if len(by_name) > 1 else {}),
                 place.with_name(f"{board.task}_{safe_name(data)}") if len(by_name) > 1 else place,
@@ -76,12 +76,12 @@ def _calls(
             for data, rows in by_name.items()
         ]
     else:
-        several = [
-            (given | {"row": row, "look": shared["looks"][row.model]}, place / name)
+        calls = [
+            (always | {"row": row, "look": shared["looks"][row.model]}, place / name)
             for name, row in figure_names(board.results).items()
         ]
-    for values, where in several:
-        yield partial(function, **{key: values[key] for key in values if key in asked}), where
+    for values, where in calls:
+        yield partial(function, **{key: values[key] for key in values if key in keys}), where
 
 
 def _write(draw: Callable[[], Any], place: Path, name: str) -> list[Path] | None:

@@ -47,9 +47,9 @@ def bar(score: Score | None, scale: Scale) -> str:
         return "s"
     floor = hardest_floor(score)
     low, high = score.ci95 or (None, None)
-    given = {"v": score.value, "l": low, "h": high, "k": score.chance}
-    given |= {"f": floor[1] if floor else None, "z": 0.0 if scale.low < 0.0 else None}
-    steps = (f"{name}{scale.step(x)}" for name, x in given.items() if x is not None)
+    values = {"v": score.value, "l": low, "h": high, "k": score.chance}
+    values |= {"f": floor[1] if floor else None, "z": 0.0 if scale.low < 0.0 else None}
+    steps = (f"{name}{scale.step(x)}" for name, x in values.items() if x is not None)
     return " ".join(["b", *steps])
 
 

@@ -57,21 +57,21 @@ class Model(NamedTuple):
         if self.spec is None:
             return changed | {"catalog": "not listed in any models.yaml that vlbench reads here"}
         spec, values = self.spec, self.spec.document.values[self.spec.name]
-        known = {
+        texts = {
             "paper": spec.paper,
             "weights": spec.weights,
             "adapter": spec.adapter,
-            "arguments": _listed(shown(spec.params)),
+            "arguments": _as_typed(shown(spec.params)),
             "parameters": f"{spec.parameters:,}" if spec.parameters else "",
             "released": spec.released,
             "training data": ", ".join(spec.training_data),
             "training images": "" if spec.training_images is None else f"{spec.training_images:,}",
-            "regions": _listed(spec.regions),
+            "regions": _as_typed(spec.regions),
             "capabilities": ", ".join(self.capabilities),
             "unavailable": spec.unavailable,
             "seen in training": str(values.get("x-seen", "unknown")),
         }
-        return changed | {label: cleaned(text) for label, text in known.items() if text}
+        return changed | {label: cleaned(text) for label, text in texts.items() if text}
 
     @property
     def provenance(self) -> list[tuple[str, str, str]]:
@@ -81,8 +81,8 @@ class Model(NamedTuple):
         for section, entry in self.entries:
             for fact in _facts(entry.row):
                 tasks.setdefault(fact, []).append(section.name)
-            given = entry.row.provenance.get("libraries")
-            for library, version in given.items() if isinstance(given, dict) else ():
+            versions = entry.row.provenance.get("libraries")
+            for library, version in versions.items() if isinstance(versions, dict) else ():
                 libraries.setdefault(f"{library} {version}", []).append(section.name)
         together: dict[tuple[str, ...], list[str]] = {}
         for library, names in sorted(libraries.items()):
@@ -108,8 +108,8 @@ def models_of(sections: Sequence[Section], catalog: Catalog) -> list[Model]:
                 entries[entry.row.model].append((section, entry))
     models = catalog.models
     return [
-        Model(name, f"c{i}", models.get(name.partition("[")[0]), own, unscored.get(name, []))
-        for i, (name, own) in enumerate(sorted(entries.items()))
+        Model(name, f"c{i}", models.get(name.partition("[")[0]), pairs, unscored.get(name, []))
+        for i, (name, pairs) in enumerate(sorted(entries.items()))
     ]
 
 
@@ -117,10 +117,10 @@ def _facts(row: Result) -> Iterator[tuple[str, str]]:
     for key in (*PLAIN, *MAPPINGS):
         value = row.provenance.get(key)
         if value:
-            yield key, _listed(value) if key in MAPPINGS else str(value)
+            yield key, _as_typed(value) if key in MAPPINGS else str(value)
 
 
-def _listed(value: Any) -> str:
+def _as_typed(value: Any) -> str:
     """Return arguments as they are written on the command line."""
     if not isinstance(value, Mapping):
         return str(value)

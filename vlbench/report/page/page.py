@@ -78,15 +78,15 @@ class Page(NamedTuple):
     @property
     def sections(self) -> list[Section]:
         """All boards and summaries."""
-        return [section for own in self.groups.values() for section in own]
+        return [section for group in self.groups.values() for section in group]
 
     @property
     def data(self) -> list[str]:
         """The names of all data, by which tables are filtered."""
         names = (
             [data_of(table, section, group) for table in section.tables] or [group]
-            for group, own in self.groups.items()
-            for section in own
+            for group, parts in self.groups.items()
+            for section in parts
         )
         return [*dict.fromkeys(chain.from_iterable(names))]
 
@@ -118,7 +118,7 @@ def read_page(
 
     Raises SpecError for malformed boards.
     """
-    known = findings or {}
+    papers = findings or {}
     files = [*sorted(output.glob("*.json")), *sorted(output.glob("summaries/*.json"))]
     read = {file: board for file in files if (board := read_board(file))}
     leaders = leaders_by_task(output, read.values(), with_worst=True)
@@ -126,7 +126,7 @@ def read_page(
     for file, board in read.items():
         section = section_of(output, file, board, catalog, leaders[board.task])
         groups.setdefault(data_name(section.tables, section.spec) or OTHER_DATA, []).append(section)
-    order = data_order({name: [s.is_embedded for s in own] for name, own in groups.items()})
+    order = data_order({name: [s.is_embedded for s in part] for name, part in groups.items()})
     rows = [row for board in read.values() for row in board.results]
     digests = "".join(map(board_digest, read))
     sections = [section for name in order for section in groups[name]]
@@ -138,7 +138,7 @@ def read_page(
             for pivot in pivots([*read.values()], catalog, leaders)
             if len(pivot.columns) > 1
         ],
-        findings=[g for paper in known.values() for g in grids(reproduce(paper, catalog, output))],
+        findings=[g for paper in papers.values() for g in grids(reproduce(paper, catalog, output))],
         date=max((str(row.run.get("finished", ""))[:10] for row in rows), default=""),
         digest=hashlib.sha256(digests.encode()).hexdigest()[:12],
         is_brief=sum(len(row.scores) for row in rows) > MOST_SCORES,
@@ -205,7 +205,7 @@ def badges(entry: Entry) -> list[str]:
 
 def arxiv_links(paper: str) -> list[str]:
     """Return the addresses of the papers on arXiv whose ids a text names."""
-    return [f"https://arxiv.org/abs/{one}" for one in dict.fromkeys(ARXIV.findall(paper))]
+    return [f"https://arxiv.org/abs/{number}" for number in dict.fromkeys(ARXIV.findall(paper))]
 
 
 def broken(name: str) -> Markup:

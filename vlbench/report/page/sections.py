@@ -187,14 +187,14 @@ class Section(NamedTuple):
     @property
     def bibtex(self) -> str:
         """The BibTeX entry of the task's published data set; empty if there is none."""
-        known = data_sets().get(self.spec.data.get("loader", "")) if self.spec else None
-        return known.bibtex.strip() if known else ""
+        data_set = data_sets().get(self.spec.data.get("loader", "")) if self.spec else None
+        return data_set.bibtex.strip() if data_set else ""
 
     @property
     def settings(self) -> str:
         """The data, probe and parameters as YAML, without the folders of a machine."""
-        given = self.spec.document.values if self.spec else {}
-        values = {k: shown(v, k) for k, v in given.items() if k not in ELSEWHERE}
+        entries = self.spec.document.values if self.spec else {}
+        values = {k: shown(v, k) for k, v in entries.items() if k not in ELSEWHERE}
         if not values:
             return ""
         return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=72).strip()
@@ -242,9 +242,9 @@ def _figures(output: Path, section: Section) -> list[str]:
     drawn = section.spec.figures if section.spec else []
     names = [section.name] if varies and not drawn else []
     by_data = published_by_data(section.board.results)
-    several = [f"{section.name}_{safe_name(data)}" for data in by_data] if len(by_data) > 1 else []
-    for one in several or [section.name]:
-        names += [f"{one}_{name.rpartition(':')[2]}" for name in drawn]
+    stems = [f"{section.name}_{safe_name(data)}" for data in by_data] if len(by_data) > 1 else []
+    for stem in stems or [section.name]:
+        names += [f"{stem}_{name.rpartition(':')[2]}" for name in drawn]
     # A summary of matrices has a figure of correlations.
     names += [f"{section.name}_correlations"] if section.is_summary else []
     if section.is_outdated:
@@ -258,9 +258,9 @@ def _row_figures(output: Path, section: Section) -> list[Path]:
         return []
     stems = [file.stem for file in sorted((output / "figures" / section.name).glob("*.svg"))]
     names = figure_names(section.board.results)
-    own = tuple(f"{name}_" for name in names)
-    known = [stem for stem in stems if stem in names or stem.startswith(own)]
-    files = [_file(output, f"{section.name}/{stem}") for stem in known]
+    starts = tuple(f"{name}_" for name in names)
+    matches = [stem for stem in stems if stem in names or stem.startswith(starts)]
+    files = [_file(output, f"{section.name}/{stem}") for stem in matches]
     return [file for file in files if file.is_file()]
 
 
@@ -298,7 +298,7 @@ class Columns(NamedTuple):
 def columns_of(table: ScoreTable) -> Columns:
     """Return the columns of a table, which all its parts on the page share."""
     beside = [cells(entry, bare_number) for entry in table.entries if entry.primary]
-    texts = {head: {own[head] for own in beside} for head in HEADS}
+    texts = {head: {row[head] for row in beside} for head in HEADS}
     same = [head for head in VARYING if len(texts[head]) < 2]
     heads = [head for head in table.heads if head not in same]
     others, at = other_scores(table), dict(table.primary.get("at", {}))
@@ -307,7 +307,7 @@ def columns_of(table: ScoreTable) -> Columns:
         untested.setdefault(why, []).append(model)
     facts = [f"{head} {text}" for head in same for text in texts[head] if text]
     facts += [f"not tested: {few(models, MOST_NAMES)}: {why}" for why, models in untested.items()]
-    beyond = min(sum(dict(one.at) == at for one in others), VISIBLE_SCORES)
+    beyond = min(sum(dict(score.at) == at for score in others), VISIBLE_SCORES)
     has_notes = any(all_notes_of(entry.row) for entry in table.entries)
     visible = 2 + has_notes + len(heads) + beyond
     return Columns(heads, others, facts, visible, scale_of(table.scores), has_notes)
@@ -315,6 +315,6 @@ def columns_of(table: ScoreTable) -> Columns:
 
 def all_notes_of(row: Result) -> list[str]:
     """Return a row's notes, and its other counts except 0 and those equal to `n` or `expected`."""
-    known = {row.counts.get("n"), row.counts.get("expected"), 0}
-    counts = (count_note(key, n) for key, n in row.counts.items() if n not in known)
+    values = {row.counts.get("n"), row.counts.get("expected"), 0}
+    counts = (count_note(key, n) for key, n in row.counts.items() if n not in values)
     return [*dict.fromkeys([*notes_of(row), *counts])]

@@ -28,9 +28,9 @@ def digests_of(section: Section, output: Path) -> dict[str, str]:
         return {}
     table = read_items(output, row)
     columns = [c for c in ("id", "digest", "image") if c in table.column_names]
-    own = [one for one in table.select(columns).to_pylist() if one["id"] in names]
-    shown = {one["id"]: one.get("image") or one["digest"] for one in own}
-    return {name: digest for name, digest in shown.items() if digest}
+    items = [item for item in table.select(columns).to_pylist() if item["id"] in names]
+    digests = {item["id"]: item.get("image") or item["digest"] for item in items}
+    return {name: digest for name, digest in digests.items() if digest}
 
 
 def thumbnail(image: Image, side: int = SIDE) -> str:

@@ -28,7 +28,7 @@ def render_viewer(
     `images` are data addresses by digest. A credit of 0 is right if `lower` is better.
     """
     places = {digest: i for i, digest in enumerate(images)}
-    shown = [
+    entries = [
         {
             "id": first.id,
             "text": card.text,
@@ -49,5 +49,5 @@ def render_viewer(
         (HERE / "viewer.js").read_text("utf-8"),
         title=title,
         images=[*images.values()],
-        data={"models": models, "lower": lower, "examples": shown},
+        data={"models": models, "lower": lower, "examples": entries},
     )
