@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
 from typing import Any
 
 from vlbench.capabilities import Recording, has
@@ -43,10 +42,11 @@ class DataSets:
         They are given by the companion's key. Raises what `load` raises.
         """
         kind = model.spec.regions.get("kind")
-        companions = [companion for group in task.companions.values() for companion in group]
-        kinds = {companion.key: companion.spec.regions.get("kind") for companion in companions}
-        others = [one for one in companions if task.regions and kinds[one.key] not in {None, kind}]
-        return {companion.key: self.load(task, companion) for companion in others}
+        return {
+            companion.key: self.load(task, companion)
+            for companion in task.all_companions
+            if task.regions and companion.spec.regions.get("kind") not in {None, kind}
+        }
 
     def _load(self, task: Task, arguments: Mapping[str, Any]) -> Data:
         data = task.loader(**arguments)
@@ -109,7 +109,7 @@ def require_region_widths(task: Task, model: Model, data: Data, views: Mapping[s
     This reads a picture, so a scene that is not drawn yet is drawn.
     """
     _require_width(data, task, model)
-    for companion in chain.from_iterable(task.companions.values()):
+    for companion in task.all_companions:
         if companion.key in views:
             _require_width(views[companion.key], task, companion)
 

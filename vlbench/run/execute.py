@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import signature
-from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -135,7 +134,7 @@ def _run(
             id(models.get(model).adapter): KnownModel(
                 model.name, job.views.get(model.key), partial(models.untrained, model)
             )
-            for model in (*chain.from_iterable(task.companions.values()), job.model)
+            for model in (*task.all_companions, job.model)
         },
         data=task.spec.data["loader"],
     )

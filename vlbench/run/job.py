@@ -78,8 +78,8 @@ class Job:
 
     def models(self) -> list[Model]:
         """Return the model, the task's companions, and the models that these are made from."""
-        companions = (one for group in self.task.companions.values() for one in group)
-        return [part for model in (self.model, *companions) for part in model.parts()]
+        whole = (self.model, *self.task.all_companions)
+        return [part for model in whole for part in model.parts()]
 
 
 def decide(
@@ -180,14 +180,14 @@ def request_of(model: Model, task: Task, data: Sequence[Data], options: Options)
     model cannot be identified.
     """
     settings = options.settings()
-    companions = [companion for group in task.companions.values() for companion in group]
-    models = [part for whole in (model, *companions) for part in whole.parts()]
+    wholes = [model, *task.all_companions]
+    models = [part for whole in wholes for part in whole.parts()]
     things = (task.probe, task.loader, *(part.adapter for part in models))
     code = [code_digest(thing) for thing in things]
     made, instance = "by its arguments", model.base.instance
     if instance is not None:
         made = identified(instance, None, settings.device, settings.dtype).identity
-    if not made or not all(code) or any(model.may_change for model in (model, *companions)):
+    if not made or not all(code) or any(whole.may_change for whole in wholes):
         return ""
     parts: dict[str, Any] = {
         "task": task.fixed,

@@ -55,11 +55,7 @@ def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
     arguments = _with_defaults(base.adapter, base.arguments)
     arguments |= getattr(adapter, "settled", {})
     arguments |= {ENCODE_BY: base.encode_by} if job.model.encoded_by else {}
-    companions = {
-        companion.name: models.get(companion).weights
-        for group in job.task.companions.values()
-        for companion in group
-    }
+    companions = {one.name: models.get(one).weights for one in job.task.all_companions}
     return {
         "vlbench": code_version(),
         "adapter": live.source,
@@ -332,8 +328,8 @@ def _recording_notes(job: Job, params: Mapping[str, Any]) -> list[str]:
 
 def _encoding_notes(job: Job) -> list[str]:
     """Return a note for the model and each companion whose regions a shipped adapter encodes."""
-    companions = [companion for group in job.task.companions.values() for companion in group]
-    whose = {"regions": job.model, **{f"regions of {one.name}": one for one in companions}}
+    companions = {f"regions of {one.name}": one for one in job.task.all_companions}
+    whose = {"regions": job.model, **companions}
     return [
         f"{regions} are encoded by {model.encode_by}: {vars(model.adapter)['note']}"
         for regions, model in whose.items()

@@ -169,6 +169,11 @@ class Task:
         return model_parameter(self.probe, self.spec.under_test)
 
     @property
+    def all_companions(self) -> list[Model]:
+        """The companions of all parameters."""
+        return [companion for group in self.companions.values() for companion in group]
+
+    @property
     def needs(self) -> Any:
         """The capability that the probe needs of the model under test."""
         return hints(self.probe)[self.under_test]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any
 
 from vlbench.errors import CannotDo, SpecError, described, exits_as_errors, listed
@@ -24,7 +23,7 @@ class Weights:
         Raises SpecError for an adapter whose `require_weights` takes arguments that its `__init__`
         does not.
         """
-        whole = [model, *chain.from_iterable(task.companions.values())]
+        whole = [model, *task.all_companions]
         reasons = {part.name: self._why(part) for model in whole for part in model.parts()}
         return {name: why for name, why in reasons.items() if why}
 
