@@ -33,7 +33,7 @@ from vlbench.commands.parser import add_output
 from vlbench.errors import DataError, VlbenchError, counted, require_known
 from vlbench.metrics.items import STATISTICS, at_text
 from vlbench.report.data_sets import loader_of
-from vlbench.report.export import File, LeftOut, Selection, listed, select
+from vlbench.report.export import File, LeftOut, Selection, left_out_lines, select
 from vlbench.report.export.hf import hub_set, model_id
 from vlbench.report.notes import notes_of
 from vlbench.report.rows import named_boards
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except VlbenchError as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
     sys.stdout.write(f"wrote {counted(written, 'file')} below {arguments.to}\n")
-    sys.stderr.writelines(f"{line}\n" for line in listed(left_out))
+    sys.stderr.writelines(f"{line}\n" for line in left_out_lines(left_out))
     return 0 if written else 1
 
 

@@ -47,7 +47,7 @@ from vlbench.report.data_sets import data_names, row_of
 from vlbench.report.notes import notes_of
 from vlbench.report.page.thumbnails import thumbnail
 from vlbench.report.page.viewer import SIDE, render_viewer
-from vlbench.report.rows import lent
+from vlbench.report.rows import lent_note
 from vlbench.report.table import score_columns
 from vlbench.report.texts import score_name, value
 from vlbench.results import Outcome, Result, Score, matching
@@ -575,7 +575,7 @@ def compare(a: str, b: str, task: str = "", *, output: str | Path = "results") -
 
     report = compare_models(Path(output), [a, b], [task] if task else [])
     for name in report.lent:
-        LOGGER.warning("%s", lent(name))
+        LOGGER.warning("%s", lent_note(name))
     if not report.compared:
         lacking_items = [f"{name} has no items of {of}" for name, of in report.lacking.items()]
         raise UnknownNameError("; ".join([*report.refused, *report.no_means, *lacking_items]))

@@ -23,8 +23,8 @@ from vlbench.metrics.paired import (
     compare_corpora,
     compare_items,
     detectable_among_all_pairs,
+    half_totals,
     holm,
-    picked,
     sign_flip_p,
 )
 
@@ -430,6 +430,6 @@ def test_what_is_detectable_among_all_pairs_is_found_with_a_power_of_80_percent(
 
 def test_every_choice_of_clusters_is_as_likely_and_made_a_portion_at_a_time(monkeypatch):
     monkeypatch.setattr(paired, "AT_ONCE", 64)
-    assert picked(np.ones((200, 1)), 99, 0).shape == (99, 1)
-    chosen = picked(np.array([[1.0], [2.0], [4.0]]), 8000, 0)
+    assert half_totals(np.ones((200, 1)), 99, 0).shape == (99, 1)
+    chosen = half_totals(np.array([[1.0], [2.0], [4.0]]), 8000, 0)
     assert np.unique(chosen, return_counts=True)[1] == pytest.approx(1000, abs=120)

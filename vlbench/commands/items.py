@@ -28,7 +28,7 @@ from vlbench.commands.parser import (
 )
 from vlbench.errors import UnknownNameError, counted, printed, unknown
 from vlbench.report.data_sets import named_row
-from vlbench.report.rows import folder_of, lent
+from vlbench.report.rows import folder_of, lent_note
 from vlbench.report.texts import plain_table, score_name
 from vlbench.results import Result, Score, matching
 from vlbench.system.files import safe_name, write_whole
@@ -114,7 +114,7 @@ def _row(arguments: argparse.Namespace, model: str, notes: list[str]) -> tuple[P
     Raises UnknownNameError if there is no such row.
     """
     folder = folder_of(arguments.output, model, arguments.task)
-    notes += [lent(model)] if folder != arguments.output else []
+    notes += [lent_note(model)] if folder != arguments.output else []
     return folder, named_row(
         folder, arguments.task, model, arguments.data, task_params(arguments.param)
     )

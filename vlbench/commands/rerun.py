@@ -39,7 +39,7 @@ from vlbench.commands.parser import (
 )
 from vlbench.errors import SpecError, UnknownNameError, printed
 from vlbench.report.data_sets import named_row
-from vlbench.report.rows import folder_of, lent
+from vlbench.report.rows import folder_of, lent_note
 from vlbench.report.texts import plain_table, score_name
 from vlbench.results import Result, Score
 from vlbench.schema import Misfit, read
@@ -131,7 +131,7 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
     output, task = (file.parent, file.stem) if is_file else (arguments.output, arguments.board)
     name = row_name(arguments.model)
     folder = output if is_file else folder_of(output, name, task)
-    notes = [lent(name)] if folder != output else []
+    notes = [lent_note(name)] if folder != output else []
     row = named_row(folder, task, name, arguments.data, task_params(arguments.param))
     from vlbench.code.functions import names_file
     from vlbench.run.options import model_args  # imports torch

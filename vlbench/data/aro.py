@@ -27,7 +27,7 @@ from vlbench.data.foils import (
     foil_data,
     image_file,
     read_json_items,
-    said,
+    require_text,
 )
 from vlbench.data.images import (
     MOST_PIXELS,
@@ -110,15 +110,15 @@ def _item(
 ) -> tuple[Foiled, Crop]:
     crop = Crop(image_file(entry["image_path"]), _box([entry[side] for side in SIDES]))
     name = f"{crop.file} {','.join(map(str, crop.box))}"
-    caption, foil = said(entry["true_caption"]), said(entry["false_caption"])
-    return Foiled(name, caption, [foil], said(category(entry)), crop.file), crop
+    caption, foil = require_text(entry["true_caption"]), require_text(entry["false_caption"])
+    return Foiled(name, caption, [foil], require_text(category(entry)), crop.file), crop
 
 
 def _attributes(entry: Mapping[str, Any]) -> str:
     attributes = entry["attributes"]
     if not isinstance(attributes, list) or len(attributes) != 2:
         raise ValueError(f"{attributes!r:.80} must be two attributes")
-    return "_".join(map(said, attributes))
+    return "_".join(map(require_text, attributes))
 
 
 def _box(sides: Sequence[Any]) -> Box:

@@ -70,7 +70,7 @@ def read_json_lines(file: Path, parse: Callable[[Any], Item]) -> list[Item]:
     return _parse_items(file, entries, lambda line: parse(json.loads(line)))
 
 
-def said(value: Any) -> str:
+def require_text(value: Any) -> str:
     """Return a text. Raises TypeError for anything else, and ValueError for a blank text."""
     if not sound_text(value).strip():
         raise ValueError("a text is empty")

@@ -23,7 +23,7 @@ from vlbench.data.images import file_images, images_at, named_images
 from vlbench.data.names import composed, named_twice, normal_form, number_classes, plain_name
 from vlbench.data.pictures import pictures, require_own_regions
 from vlbench.data.presence import begin_reading
-from vlbench.data.records import LISTED, Column, Data, Split, value_column, wanted
+from vlbench.data.records import LISTED, Column, Data, Split, named_splits, value_column
 from vlbench.data.regions import region_features
 from vlbench.errors import DataAbsent, DataError, counted, unknown
 from vlbench.metrics.parsing import LETTER, LETTERS
@@ -218,7 +218,7 @@ def data_of_rows(
     not fit its column, an item that is missing or belongs to two examples, and an image without a
     name or without regions.
     """
-    read = wanted({name: name for name in splits}, options.get("wanted_splits", ()))
+    read = named_splits({name: name for name in splits}, options.get("wanted_splits", ()))
     rows = {name: splits[name]() for name in read}
     codes, picks = _Classes(), options.get("classes", ())
     if "label" in columns and classes is not None:

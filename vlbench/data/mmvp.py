@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vlbench.data.coco_files import is_number, read_text
-from vlbench.data.foils import said
+from vlbench.data.foils import require_text
 from vlbench.data.images import published_images
 from vlbench.data.pictures import pictures
 from vlbench.data.presence import begin_reading, require_files, require_images
@@ -89,12 +89,12 @@ def _read(file: Path) -> list[_Row]:
 
 
 def _row(place: int, cells: dict[str, str]) -> _Row:
-    options = OPTION.findall(said(cells["Options"]))
+    options = OPTION.findall(require_text(cells["Options"]))
     if [letter for letter, _ in options] != ["a", "b"] or not all(text for _, text in options):
         raise ValueError(f"the options {cells['Options']!r:.60} are not (a) and (b)")
     if cells["Correct Answer"] not in ("(a)", "(b)"):
         raise ValueError(f"the answer {cells['Correct Answer']!r:.40} is neither (a) nor (b)")
     if not is_number(cells["Index"]) or int(cells["Index"]) != place:
         raise ValueError(f"the index is {cells['Index']!r:.20}, not {place}")
-    question, texts = said(cells["Question"]), [text for _, text in options]
+    question, texts = require_text(cells["Question"]), [text for _, text in options]
     return _Row(place, question, texts, cells["Correct Answer"])

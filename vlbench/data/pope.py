@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlbench.data.foils import image_file, read_json_lines, said
+from vlbench.data.foils import image_file, read_json_lines, require_text
 from vlbench.data.images import published_images
 from vlbench.data.pictures import pictures
 from vlbench.data.presence import begin_reading, require_files, require_images
@@ -74,7 +74,7 @@ def pope(*, root: Path, images: Path, pixels: bool = True) -> Data:
 
 
 def _item(entry: Mapping[str, Any]) -> _Asked:
-    answer = said(entry["label"])
+    answer = require_text(entry["label"])
     if answer not in ("yes", "no"):
         raise ValueError(f"the label {answer!r:.40} is neither yes nor no")
-    return _Asked(image_file(entry["image"]), said(entry["text"]), answer)
+    return _Asked(image_file(entry["image"]), require_text(entry["text"]), answer)

@@ -209,7 +209,7 @@ TestRows = Annotated[Data, "test"]
 TrainAndTestRows = Annotated[Data, "train", "test"]
 
 
-def wanted(splits: Mapping[str, Found], names: Sequence[str]) -> dict[str, Found]:
+def named_splits(splits: Mapping[str, Found], names: Sequence[str]) -> dict[str, Found]:
     """Return the splits of these names; all splits if no name is given or none exists."""
     return {name: splits[name] for name in names if name in splits} or dict(splits)
 

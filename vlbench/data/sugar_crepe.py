@@ -23,7 +23,7 @@ from vlbench.data.foils import (
     foil_data,
     image_file,
     read_json_items,
-    said,
+    require_text,
 )
 from vlbench.data.images import published_images
 from vlbench.data.presence import begin_reading, require_files, require_images
@@ -69,5 +69,5 @@ def sugar_crepe(*, root: Path, images: Path, pixels: bool = True) -> Data:
 
 
 def _item(category: str, entry: Mapping[str, Any]) -> Foiled:
-    caption, foil = said(entry["caption"]), said(entry["negative_caption"])
+    caption, foil = require_text(entry["caption"]), require_text(entry["negative_caption"])
     return Foiled(image_file(entry["filename"]), caption, [foil], category)

@@ -23,7 +23,7 @@ from vlbench.data.foils import (
     foil_data,
     image_file,
     read_json_items,
-    said,
+    require_text,
 )
 from vlbench.data.images import published_images
 from vlbench.data.presence import begin_reading, require_files, require_images
@@ -102,7 +102,7 @@ def _controlled(subset: str, entry: Mapping[str, Any]) -> Foiled:
     options = entry["caption_options"]
     if not isinstance(options, list) or len(options) != 4:
         raise ValueError(f"{options!r:.80} must be four captions")
-    caption, *foils = map(said, options)
+    caption, *foils = map(require_text, options)
     prepositions = IN_NAMES[subset]
     places = [place for place in prepositions if f"_{place}_" in path.stem]
     if not places:
@@ -123,7 +123,7 @@ def _photo_item(subset: str, entry: Sequence[Any]) -> Foiled:
     if type(number) not in (int, str) or not is_number(digits):
         raise ValueError(f"{number!r:.40} is not an id of an image")
     name = f"{digits:0>12}.jpg" if subset.startswith("coco") else f"{digits}.jpg"
-    return Foiled(name, said(caption), [said(foil)], _preposition(subset, caption))
+    return Foiled(name, require_text(caption), [require_text(foil)], _preposition(subset, caption))
 
 
 def _preposition(subset: str, caption: str) -> str:

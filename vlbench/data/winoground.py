@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vlbench.data.foils import Twins, image_file, read_json_lines, said, twin_data
+from vlbench.data.foils import Twins, image_file, read_json_lines, require_text, twin_data
 from vlbench.data.images import published_images
 from vlbench.data.presence import begin_reading, require_files, require_images
 from vlbench.data.records import Data
@@ -50,8 +50,8 @@ def winoground(*, root: Path, pixels: bool = True) -> Data:
 
 def _item(entry: Mapping[str, Any]) -> Twins:
     images = _image(entry["image_0"]), _image(entry["image_1"])
-    captions = said(entry["caption_0"]), said(entry["caption_1"])
-    return Twins(images, captions, said(entry["collapsed_tag"]))
+    captions = require_text(entry["caption_0"]), require_text(entry["caption_1"])
+    return Twins(images, captions, require_text(entry["collapsed_tag"]))
 
 
 def _image(name: Any) -> str:

@@ -150,7 +150,7 @@ def compare_corpora(
     n = first.shape[1]
     totals = sums.sum(0)
     value = float(formula(totals[:n]) - formula(totals[n:]))
-    moved = picked(sums[:, n:] - sums[:, :n], flips, seed)
+    moved = half_totals(sums[:, n:] - sums[:, :n], flips, seed)
     swapped = formula(totals[:n] + moved) - formula(totals[n:] - moved)
     less, freedom = totals - sums, max(len(sums) - 1, 1)
     error = math.sqrt(jackknife_variance(formula(less[:, :n]) - formula(less[:, n:])))
@@ -170,12 +170,12 @@ def sign_flip_p(by_cluster: Floats, *, flips: int = FLIPS, seed: int = 0) -> flo
         1.0
     """
     total = by_cluster.sum()
-    flipped = total - 2 * picked(by_cluster[:, None], flips, seed)[:, 0]
+    flipped = total - 2 * half_totals(by_cluster[:, None], flips, seed)[:, 0]
     rounding = ROUNDING * float(abs(by_cluster).sum())
     return _p(flipped, float(total), rounding, float((by_cluster**2).sum()))
 
 
-def picked(table: Floats, flips: int, seed: int) -> Floats:
+def half_totals(table: Floats, flips: int, seed: int) -> Floats:
     """Return the totals [flips, K] of [C, K] clusters that are each picked with probability 1/2.
 
     Example:

@@ -173,7 +173,7 @@ def lines(study: Reproduction) -> Iterator[Line]:
         for model, judgement in by_model.items():
             numbers, cells = about | {"model": model} | _verdict_numbers(judgement), list[str]()
             if judgement.verdict != MISSING:
-                cells = [sentence, model, judgement.verdict, told(judgement)]
+                cells = [sentence, model, judgement.verdict, verdict_text(judgement)]
                 sentence = ""  # Only the first row of a finding has the sentence.
             yield Line(title, VERDICTS, cells, numbers)
         if not by_model:
@@ -294,7 +294,7 @@ def _sentence(finding: Finding) -> str:
     return f"{finding.text} [{place}]" if place else finding.text
 
 
-def told(judgement: Judgement) -> str:
+def verdict_text(judgement: Judgement) -> str:
     """Return the weakest comparison of a verdict in words and numbers."""
     compared = weakest(judgement)
     comparison, unit = compared.comparison, compared.unit

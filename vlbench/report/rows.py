@@ -152,7 +152,7 @@ def folder_of(output: Path, model: str, task: str = "") -> Path:
     return shipped if shipped and is_lent else output
 
 
-def lent(model: str) -> str:
+def lent_note(model: str) -> str:
     """Return the message that a model's rows come from the shipped boards."""
     return f"{model}: from the boards shipped with vlbench"
 

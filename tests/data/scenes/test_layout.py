@@ -3,7 +3,7 @@ from collections import Counter
 import numpy as np
 from numpy.random import default_rng
 
-from vlbench.data.scenes.layout import moved, several, single
+from vlbench.data.scenes.layout import several, single, with_moved_things
 from vlbench.data.scenes.world import BACKGROUNDS, SIDE, SIZES, TEXTURES
 
 
@@ -31,7 +31,7 @@ def test_a_single_thing_stands_near_the_centre():
 
 def test_moved_things_are_the_same_at_other_positions():
     scene = several(3, "dog", twins=False, rng=default_rng(0))
-    again = moved(scene, default_rng(1))
+    again = with_moved_things(scene, default_rng(1))
     assert [t.noun for t in again.things] == [t.noun for t in scene.things]
     assert [t.centre for t in again.things] != [t.centre for t in scene.things]
     assert again.backdrop is scene.backdrop

@@ -8,7 +8,7 @@ from planted_exports import referring, selection
 
 from vlbench.commands.leaderboard.export import add_options, answer
 from vlbench.report import export
-from vlbench.report.export import heads, higher_is_better, listed, texts
+from vlbench.report.export import heads, higher_is_better, left_out_lines, texts
 
 
 def models(table):
@@ -44,7 +44,7 @@ def test_skipped_failed_partial_and_random_rows_are_listed_apart(tmp_path):
     ]
     found = selection(tmp_path, board(*rows))
     assert (found.tables, found.entries) == ({"t": []}, [])
-    assert listed(found.left_out) == [
+    assert left_out_lines(found.left_out) == [
         "t: left out (skipped, no text): s, s2",
         "t: left out (failed, broke badly): f",
         "t: left out (partial, 1 official row absent): p",

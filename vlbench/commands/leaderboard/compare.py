@@ -20,7 +20,7 @@ from vlbench.errors import UnknownNameError, printed, spaced
 from vlbench.report.comparing import Compared, Report, compare_models, numbers_of, ranks
 from vlbench.report.export import csv
 from vlbench.report.leaders import LEVEL
-from vlbench.report.rows import lent
+from vlbench.report.rows import lent_note
 from vlbench.report.texts import Grid, plain_table, score_name, value
 
 HEAD = ("task", "A", "B", "A - B", "95 % interval", "p (Holm)", "A better, worse, same",
@@ -65,7 +65,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     report = compare_models(
         arguments.output, arguments.models, tasks, all_scores=arguments.all_scores
     )
-    remarks = [*map(lent, report.lent), *report.refused, *report.no_means, *_lacking(report)]
+    remarks = [*map(lent_note, report.lent), *report.refused, *report.no_means, *_lacking(report)]
     problems = [printed(remark) for remark in remarks]
     code = 2 if report.refused else 0 if report.compared else 1
     if arguments.format in ("csv", "json"):

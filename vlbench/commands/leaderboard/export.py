@@ -17,7 +17,7 @@ from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import OutputError, UnknownNameError, counted, require_known
 from vlbench.report import export as formats
-from vlbench.report.export import LeftOut, Selection, csv, listed, md, select, tex
+from vlbench.report.export import LeftOut, Selection, csv, left_out_lines, md, select, tex
 from vlbench.report.leaders import leaders_by_task
 from vlbench.report.pivot import COLUMNS, Pivot, grid, lines, pivots, together
 from vlbench.report.rows import named_boards
@@ -70,7 +70,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if hasattr(form, "files"):
         return _folder(form, arguments.to, selection)
     code = 0 if selection.entries else FAILED
-    problems = listed(selection.left_out)
+    problems = left_out_lines(selection.left_out)
     if arguments.to is None:
         # The final line break is added when the text is printed.
         return Answer([form.text(selection).removesuffix("\n").removesuffix("\r")], problems, code)
@@ -125,4 +125,4 @@ def _folder(form: Any, folder: Path, selection: Selection) -> Answer:
             write_whole(folder / file.place, file.content)
             written += 1
     line = f"wrote {counted(written, 'file')} below {folder}"
-    return Answer([line], listed(left_out), 0 if written else FAILED)
+    return Answer([line], left_out_lines(left_out), 0 if written else FAILED)

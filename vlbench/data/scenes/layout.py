@@ -105,7 +105,7 @@ def several(number: int, first: str, *, twins: bool, rng: Generator) -> Scene:
     return Scene(_place([things[i] for i in order], rng), backdrop_of(rng))
 
 
-def moved(scene: Scene, rng: Generator) -> Scene:
+def with_moved_things(scene: Scene, rng: Generator) -> Scene:
     """Return the scene with its things at new positions."""
     return replace(scene, things=_place(scene.things, rng))
 

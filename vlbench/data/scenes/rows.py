@@ -14,7 +14,7 @@ from numpy.random import Generator
 from vlbench.data.scenes.captions import captions
 from vlbench.data.scenes.drawing import Drawn, draw
 from vlbench.data.scenes.facts import view
-from vlbench.data.scenes.layout import Scene, moved, several, single
+from vlbench.data.scenes.layout import Scene, several, single, with_moved_things
 from vlbench.data.scenes.pairs import PAIRS, count_pairs, pair
 from vlbench.data.scenes.proposals import propose
 from vlbench.data.scenes.questions import questions
@@ -122,7 +122,7 @@ def drawing(configuration: str, seed: int, i: int) -> tuple[Scene, Drawn, Genera
             scene = several(number, first, twins=twins, rng=rng)
     drawn = draw(scene)
     while min(drawn.visible) < VISIBLE:
-        scene = moved(scene, rng)
+        scene = with_moved_things(scene, rng)
         drawn = draw(scene)
     return scene, drawn, rng
 

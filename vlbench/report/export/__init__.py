@@ -88,7 +88,7 @@ def select(
     return Selection(tables, left_out, output, catalog.models)
 
 
-def listed(left_out: Sequence[LeftOut]) -> list[str]:
+def left_out_lines(left_out: Sequence[LeftOut]) -> list[str]:
     """Return a line for each task and reason, with the models left out for this reason."""
     models: dict[str, list[str]] = {}
     for row, why in left_out:
