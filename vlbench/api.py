@@ -51,7 +51,7 @@ from vlbench.report.rows import lent_note
 from vlbench.report.table import score_columns
 from vlbench.report.texts import score_name, value
 from vlbench.results import Outcome, Result, Score, matching
-from vlbench.run.extraction import Examples, Features, encode, find_examples, of_images, of_texts
+from vlbench.run.extraction import Features, ToEncode, encode, find_examples, of_images, of_texts
 from vlbench.run.item_images import cards_of, data_of, image_at, places_of, questions_of
 from vlbench.run.live_models import LiveModels
 from vlbench.run.model import Model, resolve_model
@@ -259,7 +259,7 @@ class Rdm(NamedTuple):
 
 def extract_features(
     model: Any,
-    examples: Examples | str | Path,
+    examples: ToEncode | str | Path,
     options: Options,
     *,
     split: str = "test",
@@ -276,7 +276,7 @@ def extract_features(
     """
     with loaded(model, options) as (resolved, live, complete):
         source = examples
-        if not isinstance(source, Examples):
+        if not isinstance(source, ToEncode):
             source = find_examples(resolved, source, split, column, complete)
         return encode(resolved, live, source, complete, layers=layers, progress=progress)
 

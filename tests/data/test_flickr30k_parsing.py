@@ -1,6 +1,12 @@
 import pytest
 
-from vlbench.data.flickr30k import Annotation, Caption, Mention, parse_annotation, parse_sentences
+from vlbench.data.flickr30k import (
+    Annotation,
+    Mention,
+    ParsedCaption,
+    parse_annotation,
+    parse_sentences,
+)
 from vlbench.errors import DataError
 
 SIZE = "<size><width>40</width><height>30</height></size>"
@@ -20,11 +26,11 @@ def xml(*things):
 def test_a_caption_is_its_words_and_the_phrases_of_chains():
     text = "[/EN#1/people A man] with [/EN#2/animals/other two dogs] .\n[/EN#0/notvisual It]\n"
     assert parse_sentences(text, "7.txt") == [
-        Caption(
+        ParsedCaption(
             ["A", "man", "with", "two", "dogs", "."],
             [Mention(0, 2, 1, ["people"]), Mention(3, 5, 2, ["animals", "other"])],
         ),
-        Caption(["It"], [Mention(0, 1, 0, ["notvisual"])]),
+        ParsedCaption(["It"], [Mention(0, 1, 0, ["notvisual"])]),
     ]
 
 

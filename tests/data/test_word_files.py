@@ -1,6 +1,6 @@
 import pytest
 
-from vlbench.data.word_files import Question, read_pairs, read_questions, read_visual_words
+from vlbench.data.word_files import Analogy, read_pairs, read_questions, read_visual_words
 from vlbench.errors import DataError
 
 
@@ -12,7 +12,7 @@ def put(folder, text):
 def test_questions_keep_their_section(tmp_path):
     path = put(tmp_path, ": family\nboy girl he she\n: gram1\ncalm calmly free freely\n")
     boys, calm = ["boy", "girl", "he", "she"], ["calm", "calmly", "free", "freely"]
-    assert read_questions(path) == [Question("family", boys), Question("gram1", calm)]
+    assert read_questions(path) == [Analogy("family", boys), Analogy("gram1", calm)]
 
 
 def test_pairs_leave_out_what_is_marked_as_remarks(tmp_path):

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from vlbench.boards.artifacts import read_items, read_table
-from vlbench.boards.joins import Items, Placed
+from vlbench.boards.joins import Placed, RowItems
 from vlbench.errors import DataError, UnknownNameError
 from vlbench.metrics.items import at_text
 from vlbench.results import ANSWERS, REPLY_COLUMNS, Result
@@ -54,7 +54,7 @@ class Answered(NamedTuple):
     texts: pa.Array
 
 
-def answered(items: Items) -> Answered:
+def answered(items: RowItems) -> Answered:
     """Return a model's items in compact form."""
     texts, codes = items.predictions.dictionary, items.predictions.indices
     small = np.min_scalar_type(-max(len(texts), 1))
@@ -100,7 +100,7 @@ def _wrong_item(models: Sequence[Answered], places: Sequence[int], credit: float
     return WrongItem(name, credit, len(models), target, dict(most))
 
 
-class Said(NamedTuple):
+class KeptReply(NamedTuple):
     """A reply: its text, and why it names no single option; "" if it names an option.
 
     `options` are the options in the order in which they were shown.
@@ -127,7 +127,7 @@ class Item(NamedTuple):
     said: int
     trials: int
     image: str = ""
-    replies: Sequence[Said] = ()
+    replies: Sequence[KeptReply] = ()
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -170,12 +170,12 @@ def row_items(output: Path, row: Result, metric: str, at: Mapping[str, Any]) -> 
     return [item._replace(replies=replies.get(item.id, ())) for item in items]
 
 
-def replies_of(output: Path, row: Result) -> dict[str, list[Said]]:
+def replies_of(output: Path, row: Result) -> dict[str, list[KeptReply]]:
     """Return what the model said about each item, by id; empty if the row does not keep it.
 
     Raises DataError for a table that `reply_table` did not make.
     """
-    replies: dict[str, list[Said]] = {}
+    replies: dict[str, list[KeptReply]] = {}
     is_kept = ANSWERS in row.artifacts
     for line in read_table(output, row, ANSWERS, REPLY_COLUMNS) if is_kept else ():
         try:
@@ -183,7 +183,7 @@ def replies_of(output: Path, row: Result) -> dict[str, list[Said]]:
         except (AttributeError, IndexError, TypeError, ValueError) as error:
             file = row.artifacts[ANSWERS]["file"]
             raise DataError(f"{file} is not a table of replies: {error}") from error
-        reply = Said(str(line["reply"]), str(line["unread"]), options)
+        reply = KeptReply(str(line["reply"]), str(line["unread"]), options)
         replies.setdefault(str(line["id"]), []).append(reply)
     return replies
 

@@ -41,7 +41,7 @@ class Placed(NamedTuple):
     trials: NDArray[np.intp]
 
 
-class Items(NamedTuple):
+class RowItems(NamedTuple):
     """The N items of a model's score, sorted by id.
 
     `credit` is [T, N], T = 1 without trials, NaN for an item that a trial leaves out. `values` are
@@ -63,7 +63,7 @@ class Items(NamedTuple):
         return self.placed.ids
 
 
-def items_of(model: str, table: pa.Table, score: Score, like: Items | None = None) -> Items:
+def items_of(model: str, table: pa.Table, score: Score, like: RowItems | None = None) -> RowItems:
     """Return the items of a score from the table of items of a model's row.
 
     The places of `like`, another model's items, are reused if both tables have the same items.
@@ -90,10 +90,10 @@ def items_of(model: str, table: pa.Table, score: Score, like: Items | None = Non
     formula = corpus.formula if corpus else None
     halves = score.halves or [score.value]
     predictions = table["prediction"].combine_chunks()
-    return Items(model, placed, credit, values, formula, predictions, np.asarray(halves, float))
+    return RowItems(model, placed, credit, values, formula, predictions, np.asarray(halves, float))
 
 
-def compare(a: Items, b: Items, *, higher_is_better: bool) -> Comparison:
+def compare(a: RowItems, b: RowItems, *, higher_is_better: bool) -> Comparison:
     """Compare a score of two models, first minus second; a win is an item with a better value.
 
     Raises DataError, naming the item, if the models do not have the same items.
@@ -168,7 +168,7 @@ def _place_rows(table: pa.Table, model: str) -> Placed:
     return Placed(table.select(PLACING), ids, digests, targets, clusters, places, trials)
 
 
-def _require_joined(a: Items, b: Items) -> None:
+def _require_joined(a: RowItems, b: RowItems) -> None:
     for left, right in ((a, b), (b, a)) if a.ids != b.ids else ():
         lone = sorted(set(left.ids) - set(right.ids))
         if lone:

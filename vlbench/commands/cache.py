@@ -16,7 +16,7 @@ from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import add_json
 from vlbench.errors import UnknownNameError, counted
 from vlbench.report.texts import plain_table
-from vlbench.system.cache import Entry, entries, prune, remove
+from vlbench.system.cache import Cached, entries, prune, remove
 from vlbench.system.files import default_cache
 
 if TYPE_CHECKING:  # `vlbench --help` needs no rich
@@ -76,7 +76,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     return Answer(lines, problems if held else [], FAILED if held else 0)
 
 
-def _show(folder: Path, stored: Sequence[Entry], *, as_json: bool) -> Answer:
+def _show(folder: Path, stored: Sequence[Cached], *, as_json: bool) -> Answer:
     if as_json:
         rows = [{**entry._asdict(), "place": str(entry.place)} for entry in stored]
         return Answer([json.dumps(rows, indent=1)])
@@ -86,9 +86,9 @@ def _show(folder: Path, stored: Sequence[Entry], *, as_json: bool) -> Answer:
     return Answer([_table(stored), text])
 
 
-def _table(stored: Sequence[Entry]) -> Table:
+def _table(stored: Sequence[Cached]) -> Table:
     """Return a table with a line for each model, data and kind of values, the largest first."""
-    groups: dict[tuple[str, str, str], list[Entry]] = {}
+    groups: dict[tuple[str, str, str], list[Cached]] = {}
     for entry in stored:
         data = entry.data.removeprefix("vlbench.data.")
         groups.setdefault((", ".join(entry.models), data, entry.what), []).append(entry)
@@ -97,13 +97,13 @@ def _table(stored: Sequence[Entry]) -> Table:
     return plain_table(["model", "data", "what", "size", "last used"], rows)
 
 
-def _size(of: Sequence[Entry]) -> str:
+def _size(of: Sequence[Cached]) -> str:
     total = sum(entry.size for entry in of)
     unit = next((unit for unit in ("GB", "MB") if total >= UNITS[unit]), "kB")
     return f"{total / UNITS[unit]:,.1f} {unit}"
 
 
-def _since(of: Sequence[Entry]) -> str:
+def _since(of: Sequence[Cached]) -> str:
     hours = (time.time() - max(entry.used for entry in of)) / SECONDS["h"]
     if hours < 2:
         return f"{max(hours, 0) * 60:.0f} min ago"

@@ -61,7 +61,7 @@ class Mention(NamedTuple):
     types: list[str]
 
 
-class Caption(NamedTuple):
+class ParsedCaption(NamedTuple):
     """The words of a caption, and its phrases."""
 
     words: list[str]
@@ -80,7 +80,7 @@ class Annotation(NamedTuple):
     chains: dict[int, list[int]]
 
 
-def parse_sentences(text: str, name: str) -> list[Caption]:
+def parse_sentences(text: str, name: str) -> list[ParsedCaption]:
     """Return the captions of a file, one per line. Raises DataError with the file and the line."""
     lines = text.removesuffix("\n").split("\n")
     return [_parse_caption(line, f"{name}, line {i}") for i, line in enumerate(lines, 1)]
@@ -114,7 +114,7 @@ def parse_annotation(content: bytes, name: str) -> Annotation:
     return Annotation(image, size, boxes, chains)
 
 
-def _parse_caption(line: str, where: str) -> Caption:
+def _parse_caption(line: str, where: str) -> ParsedCaption:
     words: list[str] = []
     mentions: list[Mention] = []
     for text, chain, types, phrase in _parts(line):
@@ -128,7 +128,7 @@ def _parse_caption(line: str, where: str) -> Caption:
             mentions.append(Mention(start, len(words), number, types.split("/")[1:]))
     if not words:
         raise DataError(f"{where}: a caption has no words")
-    return Caption(words, mentions)
+    return ParsedCaption(words, mentions)
 
 
 def _parts(line: str) -> Iterator[tuple[str, str, str, str]]:
@@ -252,7 +252,7 @@ def read_rows(
         }
 
 
-def _captions_of(root: Path, name: str) -> list[Caption]:
+def _captions_of(root: Path, name: str) -> list[ParsedCaption]:
     file = f"Sentences/{name}.txt"
     try:
         captions = parse_sentences(_read(root, file).decode("utf-8"), file)

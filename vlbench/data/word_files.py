@@ -11,7 +11,7 @@ from vlbench.data.names import composed
 from vlbench.errors import DataError
 
 
-class Question(NamedTuple):
+class Analogy(NamedTuple):
     """An analogy: the first word is to the second as the third is to the fourth."""
 
     section: str
@@ -35,7 +35,7 @@ def read_visual_words(path: Path) -> dict[str, str]:
     return words
 
 
-def read_questions(path: Path) -> list[Question]:
+def read_questions(path: Path) -> list[Analogy]:
     """Return the questions of a file in the format of questions-words.txt. Raises DataError."""
     questions, section = [], ""
     for number, line in enumerate(_lines(path), 1):
@@ -43,7 +43,7 @@ def read_questions(path: Path) -> list[Question]:
         if line.startswith(": "):
             section = line[2:].strip()
         elif len(words) == 4 and section:
-            questions.append(Question(section, words))
+            questions.append(Analogy(section, words))
         else:
             form = "': section', then lines of four words"
             raise DataError(f"{path.name}, line {number}: must be {form}, not {line!r}")

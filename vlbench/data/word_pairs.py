@@ -32,7 +32,7 @@ INSIDE_GENSIM = {
 }
 
 
-class Judged(NamedTuple):
+class RatedPair(NamedTuple):
     """A pair of words, and its human similarity rating."""
 
     word_a: str
@@ -68,7 +68,7 @@ def word_pairs(*, root: Path, file: str = "pairs.csv", columns: list[str] | None
     return _data(read_judged(root / file, columns), {})
 
 
-def read_judged(path: Path, columns: Sequence[str] | None = None) -> list[Judged]:
+def read_judged(path: Path, columns: Sequence[str] | None = None) -> list[RatedPair]:
     """Return the pairs of a text file with one pair per line.
 
     Cells are separated by tabs, semicolons, commas or white space: the first of these that is in
@@ -93,7 +93,7 @@ def read_judged(path: Path, columns: Sequence[str] | None = None) -> list[Judged
     return judged
 
 
-def _data(judged: Sequence[Judged], expected: dict[str, int]) -> Data:
+def _data(judged: Sequence[RatedPair], expected: dict[str, int]) -> Data:
     first, second, scores = zip(*judged, strict=True)
     columns: dict[str, Column] = {
         "word_a": value_column(first, "text"),
@@ -128,7 +128,7 @@ def _places(first: tuple[str, list[str]], columns: Sequence[str] | None) -> tupl
     return [int(number) - 1 for number in numbers], False
 
 
-def _judged(where: str, cells: Sequence[str], places: Sequence[int]) -> Judged:
+def _judged(where: str, cells: Sequence[str], places: Sequence[int]) -> RatedPair:
     if max(places) >= len(cells):
         raise DataError(f"{where}: {len(cells)} cells; column {max(places) + 1} is needed")
     first, second, score = (cells[place] for place in places)
@@ -141,4 +141,4 @@ def _judged(where: str, cells: Sequence[str], places: Sequence[int]) -> Judged:
     if not math.isfinite(value):
         hint = "give the columns of the two words and the score as `columns`"
         raise DataError(f"{where}: the score is {score!r:.40}, not a number; {hint}")
-    return Judged(first, second, value)
+    return RatedPair(first, second, value)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from vlbench.boards.artifacts import read_items
 from vlbench.boards.board import Board, board_file, folder_boards, read_board
 from vlbench.boards.items import scores_with_items
-from vlbench.boards.joins import Items, NoItemsError, compare, items_of
+from vlbench.boards.joins import NoItemsError, RowItems, compare, items_of
 from vlbench.errors import DataError, UnknownNameError, require_known
 from vlbench.metrics.items import at_text
 from vlbench.metrics.paired import Comparison, holm
@@ -31,7 +31,7 @@ from vlbench.results import ITEMS, Result, Score, matching
 Found = TypeVar("Found")
 
 
-class Compared(NamedTuple):
+class PairedTest(NamedTuple):
     """The scores of two models on a task, and their comparison; `p_holm` is p after Holm's rule.
 
     `board_p` is p on the board, if one of the models leads there and primary scores are compared.
@@ -58,14 +58,14 @@ class Rank(NamedTuple):
     worst: int
 
 
-class Report(NamedTuple):
+class Comparisons(NamedTuple):
     """What was compared, what was refused and why, and each model's tasks without items.
 
     `no_means` lists the scores that are not means over items, such as correlations. `lent` lists
     the models whose rows come from the boards that vlbench ships. `notes` are those of the rows.
     """
 
-    compared: Sequence[Compared]
+    compared: Sequence[PairedTest]
     refused: Sequence[str]
     lacking: Mapping[str, Sequence[str]]
     no_means: Sequence[str] = ()
@@ -73,7 +73,7 @@ class Report(NamedTuple):
     notes: Sequence[str] = ()
 
 
-def numbers_of(pair: Compared) -> dict[str, Any]:
+def numbers_of(pair: PairedTest) -> dict[str, Any]:
     """Return the numbers of a comparison, by column, for frames, CSV and JSON."""
     (first, second), test = pair.scores, pair.comparison
     low, high = test.ci95
@@ -100,7 +100,7 @@ def numbers_of(pair: Compared) -> dict[str, Any]:
 
 def compare_models(
     output: Path, models: Sequence[str], tasks: Sequence[str] = (), *, all_scores: bool = False
-) -> Report:
+) -> Comparisons:
     """Compare each two of some models on a task's primary score, or on all scores that they share.
 
     If `tasks` is empty, every board that has scores of all the models is used. A glob is replaced
@@ -111,7 +111,7 @@ def compare_models(
     names = list(dict.fromkeys(_model_names(output, models, tasks)))
     if len(names) < 2:
         raise UnknownNameError(f"only {', '.join(names)} to compare; name two models or more")
-    compared: list[Compared] = []
+    compared: list[PairedTest] = []
     refused: list[str] = []
     lacking: dict[str, list[str]] = {}
     no_means: list[str] = []
@@ -139,16 +139,16 @@ def compare_models(
     adjusted = holm([pair.comparison.p for pair in compared])
     final = [pair._replace(p_holm=p) for pair, p in zip(compared, adjusted, strict=True)]
     shipped = [name for name, folder in folders.items() if folder != output]
-    return Report(final, refused, lacking, no_means, shipped, joined_notes(noted))
+    return Comparisons(final, refused, lacking, no_means, shipped, joined_notes(noted))
 
 
-def ranks(report: Report, level: float) -> dict[str, list[Rank]]:
+def ranks(report: Comparisons, level: float) -> dict[str, list[Rank]]:
     """Return the ranks of three models or more, best first, by task and score.
 
     A difference counts if p after Holm's rule is below `level`. Scores without a direction have no
     ranks.
     """
-    by_score: dict[str, list[Compared]] = {}
+    by_score: dict[str, list[PairedTest]] = {}
     for pair in report.compared:
         if (score := pair.scores[0]).higher_is_better is not None:
             label = f"{pair.task}: {score_name(score.metric, score.at)}"
@@ -157,7 +157,7 @@ def ranks(report: Report, level: float) -> dict[str, list[Rank]]:
     return {label: places for label, places in ranked.items() if len(places) > 2}
 
 
-def _ranks(compared: Sequence[Compared], level: float) -> list[Rank]:
+def _ranks(compared: Sequence[PairedTest], level: float) -> list[Rank]:
     scores, better, worse = dict[str, Score](), Counter[str](), Counter[str]()
     for pair in compared:
         scores |= dict(zip(pair.models, pair.scores, strict=True))
@@ -271,14 +271,14 @@ def _compare(
     rows: Mapping[str, Result],
     *,
     all_scores: bool,
-) -> Report:
+) -> Comparisons:
     """Compare each two rows of a board; `folders` are the folders of the models."""
     try:
         tables = {model: read_items(folders[model], row) for model, row in rows.items()}
     except DataError as error:
-        return Report([], [f"{label}: {error}"], {})
+        return Comparisons([], [f"{label}: {error}"], {})
     report = _Problems([], [])
-    compared: list[Compared] = []
+    compared: list[PairedTest] = []
     (comparable,) = {row.comparable for row in rows.values()} or {""}
     stored = None if all_scores else read_board(board_file(output, board.task))
     same = comparable_sets(stored.results).get(comparable, []) if stored else []
@@ -296,10 +296,10 @@ def _compare(
             (first, mine), (second, theirs) = comparisons[a], comparisons[b]
             better = partial(compare, higher_is_better=not first.lower_is_better)
             compared += [
-                Compared(label, (a, b), (first, second), test, test.p, _board_p(leaders, a, b))
+                PairedTest(label, (a, b), (first, second), test, test.p, _board_p(leaders, a, b))
                 for test in report.of(name, better, mine, theirs)
             ]
-    return Report(compared, report.refused, {}, report.no_means)
+    return Comparisons(compared, report.refused, {}, report.no_means)
 
 
 def _board_p(leaders: Leaders | None, a: str, b: str) -> float | None:
@@ -326,7 +326,7 @@ class _Problems(NamedTuple):
         return []
 
 
-def _items_of(model: str, table: pa.Table, scores: Sequence[Score]) -> tuple[Score, Items]:
+def _items_of(model: str, table: pa.Table, scores: Sequence[Score]) -> tuple[Score, RowItems]:
     if not scores:
         raise DataError(f"{model} has no such score")
     return scores[0], items_of(model, table, scores[0])

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from vlbench.boards.artifacts import read_items
 from vlbench.boards.board import Board, board_file, read_board
-from vlbench.boards.joins import Items, compare, items_of
+from vlbench.boards.joins import RowItems, compare, items_of
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.data_sets import is_drawn_by
 from vlbench.catalog.findings import Comparison, Finding, Side
@@ -141,7 +141,7 @@ def _single(side: Side, rows: Rows) -> bool:
     return row is not None and ITEMS in row.artifacts
 
 
-def _items(side: Side, rows: Rows, output: Path, like: Items | None = None) -> Items:
+def _items(side: Side, rows: Rows, output: Path, like: RowItems | None = None) -> RowItems:
     """Return the items of a side that is one score; `like` are the items of the other side."""
     row = rows[side.tasks[0], side.models[0]]
     (score,) = matching(row.scores, {"metric": side.metric, "at": side.at[0]})

@@ -21,7 +21,7 @@ NUMBER = 4
 HEADS = ("task", "model", "published", "data", "GB", "weights, GB", "hours")
 
 
-class Row(NamedTuple):
+class PaperRow(NamedTuple):
     """A row to compute: its published values, gigabytes, and the hours of the board's row.
 
     Unknown values are None. `elsewhere` is the number of its published values from sources other
@@ -40,7 +40,7 @@ class Row(NamedTuple):
     hours: float | None
 
 
-def rows_of(paper: FindingsSpec, catalog: Catalog, output: Path | None = None) -> list[Row]:
+def rows_of(paper: FindingsSpec, catalog: Catalog, output: Path | None = None) -> list[PaperRow]:
     """Return the rows of a paper's experiments, sorted by bytes, the smallest first.
 
     Hours are read from the boards in `output`. Raises UnknownNameError for a model that no source
@@ -61,7 +61,7 @@ def rows_of(paper: FindingsSpec, catalog: Catalog, output: Path | None = None) -
     return sorted(rows, key=lambda row: (row.data_gigabytes or 0) + (row.weights_gigabytes or 0))
 
 
-def total(rows: Sequence[Row]) -> str:
+def total(rows: Sequence[PaperRow]) -> str:
     """Return the number of rows, the gigabytes to download (each file once) and the known hours."""
     data = {row.data: row.data_gigabytes or 0 for row in rows}
     weights = {row.model: row.weights_gigabytes or 0 for row in rows}
@@ -71,7 +71,7 @@ def total(rows: Sequence[Row]) -> str:
     return f"{counted(len(rows), 'row')}, {gigabytes:,.1f} GB{measured}"
 
 
-def cells(row: Row) -> list[str]:
+def cells(row: PaperRow) -> list[str]:
     """Return the cells of a row by `HEADS`; published values of other sources are counted apart."""
     number = row.published - row.elsewhere
     published = f"{number or '-'}" + (f", {row.elsewhere} elsewhere" if row.elsewhere else "")
@@ -80,10 +80,10 @@ def cells(row: Row) -> list[str]:
     return [row.task, row.model, published, row.data, *texts]
 
 
-def _row(task: TaskSpec, model: ModelSpec, paper: FindingsSpec, hours: float | None) -> Row:
+def _row(task: TaskSpec, model: ModelSpec, paper: FindingsSpec, hours: float | None) -> PaperRow:
     data = data_sets().get(str(task.data["loader"]))
     published = [value for value in task.reference if value["model"] == model.name]
-    return Row(
+    return PaperRow(
         task=task.name,
         model=model.name,
         published=len(published),

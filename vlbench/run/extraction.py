@@ -59,7 +59,7 @@ class Features(NamedTuple):
         return f"<features of {n} examples, {width} numbers each{classes}{layers}>"
 
 
-class Examples(NamedTuple):
+class ToEncode(NamedTuple):
     """A column to encode, and the name of each example's class, if there are classes."""
 
     column: Column
@@ -69,7 +69,7 @@ class Examples(NamedTuple):
 def encode(
     model: Model,
     live: LiveModels,
-    source: Examples,
+    source: ToEncode,
     options: Options,
     *,
     layers: Sequence[str] = (),
@@ -108,7 +108,7 @@ def encode(
     return Features(list(source.column.examples().ids), vectors, source.labels, by_layer)
 
 
-def of_images(images: Sequence[Any], labels: Sequence[str] | None = None) -> Examples:
+def of_images(images: Sequence[Any], labels: Sequence[str] | None = None) -> ToEncode:
     """Return images in memory, PIL images or arrays uint8 [H, W, 3], as examples.
 
     Raises DataError for anything else, and for another number of labels.
@@ -123,23 +123,23 @@ def of_images(images: Sequence[Any], labels: Sequence[str] | None = None) -> Exa
         raise DataError(f"{counted(len(stored), 'image')} need a list of as many labels")
     decoded = DecodedImages(stored, _as_it_is)
     column = image_column(decoded, [pixels_digest(image) for image in stored])
-    return Examples(column, None if names is None else label_names(names))
+    return ToEncode(column, None if names is None else label_names(names))
 
 
-def of_texts(texts: Sequence[str]) -> Examples:
+def of_texts(texts: Sequence[str]) -> ToEncode:
     """Return texts as examples. Raises DataError if there are none."""
     if not len(texts):  # an array has no truth
         raise DataError("the list of texts is empty")
-    return Examples(value_column(texts, "text"))
+    return ToEncode(value_column(texts, "text"))
 
 
-def of_folder(root: Path) -> Examples:
+def of_folder(root: Path) -> ToEncode:
     """Return the images of a folder, at any depth; their labels are their parent folders."""
     names = [name for name in visible_files(root).names if name.lower().endswith(SUFFIXES)]
     if not names:
         raise DataError(f"{root.name} has no images ({', '.join(SUFFIXES)})")
     folders = [normal_form(PurePath(name).parent.name) for name in names]
-    return Examples(file_images(root, names), folders if any(folders) else None)
+    return ToEncode(file_images(root, names), folders if any(folders) else None)
 
 
 def _as_image(value: Any, place: int) -> PIL.Image.Image:
@@ -163,7 +163,7 @@ def _as_it_is(image: PIL.Image.Image) -> PIL.Image.Image:
 
 def find_examples(
     model: Model, source: str | Path, split: str, column: str, options: Options
-) -> Examples:
+) -> ToEncode:
     """Return a task's column in a split, or the images of a folder if no task has its name."""
     catalog = load_catalog(options.include_path)
     require_read(catalog, [*{str(source)} & {*catalog.tasks}], options)
@@ -190,4 +190,4 @@ def find_examples(
     labels = None
     if "label" in rows.columns and data.classes:
         labels = [data.classes[label] for label in rows["label"]]
-    return Examples(rows[column], labels)
+    return ToEncode(rows[column], labels)

@@ -31,7 +31,7 @@ FOLDERS = {
 UNKNOWN = "unknown"
 
 
-class Entry(NamedTuple):
+class Cached(NamedTuple):
     """A folder or a file that can be removed as a whole: its bytes, and when a run last used it."""
 
     place: Path
@@ -42,7 +42,7 @@ class Entry(NamedTuple):
     used: float
 
 
-def entries(cache: Path) -> Iterator[Entry]:
+def entries(cache: Path) -> Iterator[Cached]:
     """Yield the entries of a cache folder that can be computed again."""
     for place in cache.glob("features/??/*"):
         about = _about(place)
@@ -55,8 +55,8 @@ def entries(cache: Path) -> Iterator[Entry]:
 
 
 def prune(
-    stored: Sequence[Entry], *, before: float | None, model: str | None, most: float | None
-) -> list[Entry]:
+    stored: Sequence[Cached], *, before: float | None, model: str | None, most: float | None
+) -> list[Cached]:
     """Return the entries to remove: not used since `before` and of the `model`, as far as given.
 
     With `most`, the bytes that may be left, only as many of these as needed are returned, the
@@ -81,7 +81,7 @@ def prune(
     return removed
 
 
-def remove(entry: Entry) -> bool:
+def remove(entry: Cached) -> bool:
     """Remove an entry, and return whether it is gone; an entry locked by a run stays."""
     with ExitStack() as held:
         beside = entry.place.parent.glob(f".{entry.place.name}.lock")
@@ -108,12 +108,12 @@ def _about(place: Path) -> dict[str, Any]:
     return {}
 
 
-def _entry(place: Path, what: str, models: Sequence[str], data: str) -> Iterator[Entry]:
+def _entry(place: Path, what: str, models: Sequence[str], data: str) -> Iterator[Cached]:
     """Yield the entry of a place, unless another run has removed it in the meantime."""
     stats = list(_stats(place))
     with suppress(FileNotFoundError):
         used = max((stat.st_mtime for stat in stats), default=place.stat().st_mtime)
-        yield Entry(place, what, models, data, sum(stat.st_size for stat in stats), used)
+        yield Cached(place, what, models, data, sum(stat.st_size for stat in stats), used)
 
 
 def _stats(place: Path) -> Iterator[os.stat_result]:

@@ -17,7 +17,7 @@ from vlbench.catalog.library_names import row_name
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import UnknownNameError, printed, spaced
-from vlbench.report.comparing import Compared, Report, compare_models, numbers_of, ranks
+from vlbench.report.comparing import Comparisons, PairedTest, compare_models, numbers_of, ranks
 from vlbench.report.export import csv
 from vlbench.report.leaders import LEVEL
 from vlbench.report.rows import lent_note
@@ -86,7 +86,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     return Answer([*_ranked(report), *map(_table, of_pairs), *notes], problems, code)
 
 
-def _ranked(report: Report) -> Iterator[Table]:
+def _ranked(report: Comparisons) -> Iterator[Table]:
     """Yield a table of the ranks of three models or more for each score."""
     for label, places in ranks(report, LEVEL).items():
         ends = [(place.best, place.worst) for place in places]
@@ -96,7 +96,7 @@ def _ranked(report: Report) -> Iterator[Table]:
         yield plain_table(["model", "score", "rank"], rows, f"{spaced(label)}: {RANKS}")
 
 
-def _table(compared: Sequence[Compared]) -> Table:
+def _table(compared: Sequence[PairedTest]) -> Table:
     """Return the comparisons of two models; a narrow terminal breaks long cells between words."""
     (a, b), grid = compared[0].models, _grid(compared)
     table = plain_table(grid.head, grid.rows, f"A: {a}\nB: {b}")
@@ -106,7 +106,7 @@ def _table(compared: Sequence[Compared]) -> Table:
     return table
 
 
-def _grid(compared: Sequence[Compared], notes: Sequence[str] = ()) -> Grid:
+def _grid(compared: Sequence[PairedTest], notes: Sequence[str] = ()) -> Grid:
     """Return the comparisons of two models, without outcomes if no score has a direction."""
     rows = [[*HEAD], *map(_cells, compared)]
     if all(result.scores[0].higher_is_better is None for result in compared):
@@ -116,7 +116,7 @@ def _grid(compared: Sequence[Compared], notes: Sequence[str] = ()) -> Grid:
     return Grid(f"A: {a}, B: {b}", rows[0], rows[1:], "l" + "r" * (len(rows[0]) - 1), note)
 
 
-def _detectable(compared: Sequence[Compared]) -> str:
+def _detectable(compared: Sequence[PairedTest]) -> str:
     """Return the detectable difference on each task."""
     sizes = [
         f"{printed(result.task)} {_size(result.comparison.detectable, result.scores[0].unit)}"
@@ -125,7 +125,7 @@ def _detectable(compared: Sequence[Compared]) -> str:
     return f"detectable with 80 % power at p < 0.05: {', '.join(sizes)}"
 
 
-def _cells(result: Compared) -> list[str]:
+def _cells(result: PairedTest) -> list[str]:
     (first, second), test = result.scores, result.comparison
     worse = {True: "", False: ", lower is better", None: ", no direction"}[first.higher_is_better]
     outcomes = () if first.higher_is_better is None else test.outcomes or ()
@@ -156,7 +156,7 @@ def _p(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _notes(report: Report) -> list[str]:
+def _notes(report: Comparisons) -> list[str]:
     """Return the notes of comparisons, each with its tasks."""
     tasks: dict[str, list[str]] = {}
     for result in report.compared:
@@ -165,7 +165,7 @@ def _notes(report: Report) -> list[str]:
     return [f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in tasks.items()]
 
 
-def _boards_say(report: Report) -> Iterator[str]:
+def _boards_say(report: Comparisons) -> Iterator[str]:
     """Yield a line if a pair differs on the board but not in this comparison, or the reverse."""
     for pair in report.compared:
         p = pair.board_p
@@ -177,7 +177,7 @@ def _boards_say(report: Report) -> Iterator[str]:
             )
 
 
-def _lacking(report: Report) -> list[str]:
+def _lacking(report: Comparisons) -> list[str]:
     """Return a line for each model without items, with the command that computes them."""
     return [
         f"{model} has no items on {', '.join(tasks)}: only means over examples have items; for a "

@@ -19,7 +19,7 @@ from vlbench.data.crops import crop_box
 from vlbench.data.images import decode_image
 from vlbench.data.records import LISTED, Column, Data, Split, value_column
 from vlbench.data.scenes.pair_questions import pair_question
-from vlbench.data.scenes.pairs import Pair, count_pairs, pair
+from vlbench.data.scenes.pairs import ScenePair, count_pairs, pair
 from vlbench.data.scenes.rows import PAIRED, SEEN, object_noun, places, row
 from vlbench.data.scenes.storage import open_rows, write_once
 from vlbench.data.scenes.table import world_table
@@ -214,7 +214,7 @@ def pair_questions(*, seed: int = 0, cache_dir: Path | None = None) -> Data:
     return Data(splits={"test": Split(split)})
 
 
-def _pairs(seed: int, split: str) -> list[Pair]:
+def _pairs(seed: int, split: str) -> list[ScenePair]:
     return [pair(seed, split, number) for number in range(count_pairs(split))]
 
 

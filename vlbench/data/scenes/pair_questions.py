@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from vlbench.data.scenes.grammar import NUMBERS
 from vlbench.data.scenes.layout import Thing
-from vlbench.data.scenes.pairs import Pair, with_article
+from vlbench.data.scenes.pairs import ScenePair, with_article
 from vlbench.data.scenes.world import plural
 
 
@@ -24,23 +24,23 @@ class PairQuestion(NamedTuple):
     right: tuple[str, str]
 
 
-def pair_question(both: Pair) -> PairQuestion | None:
+def pair_question(both: ScenePair) -> PairQuestion | None:
     """Return the question about a pair; None for a category that has no question."""
     make = MAKERS.get(both.category)
     return make(both) if make else None
 
 
-def _things(both: Pair, side: int) -> list[Thing]:
+def _things(both: ScenePair, side: int) -> list[Thing]:
     return list(both.sides[side].scene.things)
 
 
-def _colour(both: Pair) -> PairQuestion:
+def _colour(both: ScenePair) -> PairQuestion:
     first, second = (_things(both, side)[0] for side in (0, 1))
     right = (first.colour, second.colour)
     return PairQuestion("colour", f"what colour is the {first.noun} ?", _sorted(right), right)
 
 
-def _place(both: Pair) -> PairQuestion:
+def _place(both: ScenePair) -> PairQuestion:
     nouns = sorted(thing.noun for thing in _things(both, 0))
     right = [""] * 2
     for side in (0, 1):
@@ -50,19 +50,19 @@ def _place(both: Pair) -> PairQuestion:
     return PairQuestion("place", text, ("left", "right"), (right[0], right[1]))
 
 
-def _number(both: Pair) -> PairQuestion:
+def _number(both: ScenePair) -> PairQuestion:
     few, many = (len(_things(both, side)) for side in (0, 1))
     right = (NUMBERS[few], NUMBERS[many])
     noun = plural(_things(both, 0)[0].noun)
     return PairQuestion("number", f"how many {noun} are there ?", _sorted(right), right)
 
 
-def _presence(both: Pair) -> PairQuestion:
+def _presence(both: ScenePair) -> PairQuestion:
     absent = with_article(_things(both, 0)[1].noun)
     return PairQuestion("presence", f"is there {absent} ?", ("yes", "no"), ("yes", "no"))
 
 
-def _object(both: Pair) -> PairQuestion:
+def _object(both: ScenePair) -> PairQuestion:
     right = (_things(both, 0)[0].noun, _things(both, 1)[0].noun)
     options = _sorted(right)
     either = " or ".join(map(with_article, options))
@@ -75,7 +75,7 @@ def _sorted(names: tuple[str, str]) -> tuple[str, str]:
 
 
 # The question of each category of pairs.
-MAKERS: dict[str, Callable[[Pair], PairQuestion]] = {
+MAKERS: dict[str, Callable[[ScenePair], PairQuestion]] = {
     "attribute": _colour,
     "left_right": _place,
     "count": _number,

@@ -63,7 +63,7 @@ class Side(NamedTuple):
     words: frozenset[str]
 
 
-class Pair(NamedTuple):
+class ScenePair(NamedTuple):
     """Two sides that differ by one fact, of a category."""
 
     category: str
@@ -71,7 +71,7 @@ class Pair(NamedTuple):
 
 
 @lru_cache(maxsize=4096)  # many tasks of a run read all pairs of a seed
-def pair(seed: int, split: str, number: int) -> Pair:
+def pair(seed: int, split: str, number: int) -> ScenePair:
     """Return a pair of a split by its number; it does not depend on the other pairs."""
     rng = np.random.default_rng([seed, DRAWN, PAIRS, [*COUNTS].index(split), number])
     category = CATEGORIES[number % len(CATEGORIES)]
@@ -80,7 +80,7 @@ def pair(seed: int, split: str, number: int) -> Pair:
         Side(Scene(things, backdrop), caption, ALWAYS | frozenset(words.split()))
         for things, caption, words in versions
     )
-    return Pair(category, (first, second))
+    return ScenePair(category, (first, second))
 
 
 def count_pairs(split: str) -> int:

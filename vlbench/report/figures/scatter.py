@@ -35,7 +35,7 @@ class Correlation(NamedTuple):
     p: float
 
 
-class Pair(NamedTuple):
+class BoardPair(NamedTuple):
     """The titles of two boards, and the primary scores of the models that are on both."""
 
     titles: Sequence[str]
@@ -76,7 +76,7 @@ class Pair(NamedTuple):
         return f"Spearman's correlation {result.r:.2f}, {probability(result.p)} by permutation"
 
 
-def pair_of(boards: Sequence[Board], titles: Sequence[str], data: str = "") -> Pair:
+def pair_of(boards: Sequence[Board], titles: Sequence[str], data: str = "") -> BoardPair:
     """Return the models that two boards share, without controls.
 
     If a board has several data sets, only the rows of the named `data` count; among rows of the
@@ -87,7 +87,7 @@ def pair_of(boards: Sequence[Board], titles: Sequence[str], data: str = "") -> P
     shared = {name: (first[name], second[name]) for name in sorted(first.keys() & second.keys())}
     if not shared:
         raise DataError(f"no model has comparable scores of both {titles[0]} and {titles[1]}")
-    return Pair(titles, shared)
+    return BoardPair(titles, shared)
 
 
 def _scores(board: Board, data: str) -> dict[str, Score]:
@@ -100,7 +100,7 @@ def _scores(board: Board, data: str) -> dict[str, Score]:
     return {row.model: row.primary_score for row in largest if row.primary_score}
 
 
-def scatter(pair: Pair) -> Figure:
+def scatter(pair: BoardPair) -> Figure:
     """Return the figure; dashed lines are chance."""
     figure, (axes,) = grid(1, (SIDE, SIDE))
     sides = [*zip(*pair.scores.values(), strict=True)]

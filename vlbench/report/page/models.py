@@ -19,7 +19,7 @@ PLAIN = ("vlbench", "adapter", "weights", "dtype")
 MAPPINGS = ("params", "companions")
 
 
-class Model(NamedTuple):
+class ModelBox(NamedTuple):
     """A model: its spec in a models.yaml, if any, its entries, and its rows without scores.
 
     `card` is the id of the box that opens beside its name in a table.
@@ -94,7 +94,7 @@ class Model(NamedTuple):
         ]
 
 
-def models_of(sections: Sequence[Section], catalog: Catalog) -> list[Model]:
+def models_of(sections: Sequence[Section], catalog: Catalog) -> list[ModelBox]:
     """Return the models of all boards and summaries, by name; summaries add no scores."""
     entries: dict[str, list[tuple[Section, Entry]]] = {}
     unscored: dict[str, list[Result]] = {}
@@ -108,7 +108,7 @@ def models_of(sections: Sequence[Section], catalog: Catalog) -> list[Model]:
                 entries[entry.row.model].append((section, entry))
     models = catalog.models
     return [
-        Model(name, f"c{i}", models.get(name.partition("[")[0]), pairs, unscored.get(name, []))
+        ModelBox(name, f"c{i}", models.get(name.partition("[")[0]), pairs, unscored.get(name, []))
         for i, (name, pairs) in enumerate(sorted(entries.items()))
     ]
 

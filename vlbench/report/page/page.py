@@ -20,7 +20,7 @@ from vlbench.errors import counted, printed, spaced
 from vlbench.report.data_sets import UNKNOWN
 from vlbench.report.leaders import leaders_by_task
 from vlbench.report.page.bars import bar, rules
-from vlbench.report.page.models import Model, models_of
+from vlbench.report.page.models import ModelBox, models_of
 from vlbench.report.page.sections import Section, all_notes_of, columns_of, section_of
 from vlbench.report.pivot import (
     OTHER_DATA,
@@ -68,7 +68,7 @@ class Page(NamedTuple):
     """
 
     groups: Mapping[str, Sequence[Section]]
-    models: Sequence[Model]
+    models: Sequence[ModelBox]
     overview: Sequence[Pivot]
     findings: Sequence[Grid]
     date: str

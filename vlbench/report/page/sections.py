@@ -11,7 +11,7 @@ from typing import NamedTuple
 import yaml
 
 from vlbench.boards.board import Board
-from vlbench.boards.items import Said, WrongItem, replies_of
+from vlbench.boards.items import KeptReply, WrongItem, replies_of
 from vlbench.boards.privacy import cleaned, shown
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.data_sets import data_sets
@@ -76,7 +76,7 @@ class Section(NamedTuple):
     trained: Mapping[str, str] = {}
     thumbnails: Mapping[str, str] = {}
     questions: Mapping[str, str] = {}
-    replies: Mapping[str, Sequence[Said]] = {}
+    replies: Mapping[str, Sequence[KeptReply]] = {}
 
     @property
     def id(self) -> str:
