@@ -128,7 +128,7 @@ def add_output(
     boards that vlbench ships if there are none here.
     """
     known = RESULTS if of_run or has_boards(RESULTS) else PUBLISHED
-    default = "./results" if of_run else "./results if it is there, else ./leaderboards"
+    default = "./results" if of_run else "./results if it has boards, else ./leaderboards"
     if or_shipped:
         known = known if known.is_dir() else shipped_boards() or known
         default += ", else the boards that vlbench ships"
