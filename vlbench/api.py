@@ -638,7 +638,8 @@ def _data_names(results: Sequence[Result]) -> list[str]:
 
 
 def _cells(result: Result, data: str) -> list[str]:
-    score, head = result.primary_score, [result.task, data, result.model, result.status]
+    name = result.label if result.task_params else result.model
+    score, head = result.primary_score, [result.task, data, name, result.status]
     notes = " | ".join(notes_of(result))
     if score is None:
         return [*head, result.reason, "", "", notes]

@@ -129,3 +129,7 @@ def test_a_pivot_from_python_has_the_tasks_own_rows_and_a_frame_tells_the_others
     (score,) = [s["value"] for s in rows(ran)["None"]["scores"] if s["metric"] == "accuracy"]
     assert boards.pivot().to_dict() == {"few_shot_colours": {"mean-colour": score}}
     assert {*boards.frame()["params"].dropna()} == {'{"trials": 4, "seed": 1}'}
+
+
+def test_a_notebook_shows_the_parameters_beside_the_models_name(ran):
+    assert "<td>mean-colour (trials=4, seed=1)</td>" in load(ran[-1])._repr_html_()
