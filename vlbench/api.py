@@ -5,6 +5,7 @@ For notebooks: the returned objects are displayed in one line or as a table.
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -167,7 +168,8 @@ def frame(results: Sequence[Result]) -> pd.DataFrame:
 
     `data` is the name of a result's data: its folder, or the published data set. Each condition of
     a score, such as `shots`, becomes a column, named `at_<name>` if the plain name is taken. A
-    result without scores has one row, with its status and its reason.
+    result without scores has one row, with its status and its reason. `params`, if there is such a
+    result, are parameters of the run that are not the task's.
 
     Example:
         >>> score = Score("accuracy", 0.5, 4, at={"shots": 1})
@@ -184,6 +186,7 @@ def frame(results: Sequence[Result]) -> pd.DataFrame:
     for result, data in zip(results, names, strict=True):
         head = {"task": result.task, "data": data, "model": result.model, "status": result.status}
         head |= {"reason": result.reason, "notes": " | ".join(notes_of(result))}
+        head |= {"params": json.dumps(dict(result.task_params))} if result.task_params else {}
         primary = matching(result.scores, result.primary)
         for score in result.scores:
             row: dict[str, Any] = head | {"is_primary": score in primary}
@@ -487,10 +490,13 @@ class Boards:
     def pivot(self) -> pd.DataFrame:
         """Return the primary score of each model (rows) on each task (columns).
 
-        If a task's board has several data sets, each has a column, `TASK: DATA`. Raises
-        UnknownNameError for a model with several rows of the same data.
+        If a task's board has several data sets, each has a column, `TASK: DATA`. Rows of other
+        parameters than the task's are left out. Raises UnknownNameError for a model with several
+        rows of the same data.
         """
-        scores = self.frame()
+        scores = frame([row for row in self.rows if row.scores and not row.task_params])
+        if scores.empty:
+            return scores
         primary = scores[scores["is_primary"].fillna(value=False).astype(bool)]
         labels = primary["task"] + ": " + primary["data"]
         is_split = primary.groupby("task")["data"].transform("nunique") > 1
@@ -632,7 +638,8 @@ def _data_names(results: Sequence[Result]) -> list[str]:
 
 
 def _cells(result: Result, data: str) -> list[str]:
-    score, head = result.primary_score, [result.task, data, result.model, result.status]
+    name = result.label if result.task_params else result.model
+    score, head = result.primary_score, [result.task, data, name, result.status]
     notes = " | ".join(notes_of(result))
     if score is None:
         return [*head, result.reason, "", "", notes]

@@ -4,9 +4,12 @@ from pathlib import Path
 import pytest
 from sources import make_source
 
-from vlbench import evaluate
+from vlbench import evaluate, load
+from vlbench.catalog.catalog import load_catalog
 from vlbench.cli import main
 from vlbench.errors import SpecError
+from vlbench.run.options import Options
+from vlbench.run.task import resolve_task
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +95,41 @@ def test_python_takes_them_as_values(ran):
     assert len(row.scores[0].draws) == 4
     with pytest.raises(SpecError, match="--param trials of few_shot_colours"):
         evaluate("mean-colour", "few_shot_colours", params={"trials": 0}, **options)
+
+
+def test_a_parameter_deep_in_a_mapping_leaves_the_others_as_the_file_has_them(tmp_path):
+    catalog, name = load_catalog(), "caption_patterns_scenes"
+    given = {"self_critical": {"learning_rate": 0.01}, "features": str(tmp_path)}
+    own = resolve_task(catalog, name, True, Options()).arguments["captioner"]
+    options = Options(params={"captioner": given})
+    task = resolve_task(catalog, name, True, options)
+    changed = task.arguments["captioner"]
+    assert changed.self_critical == own.self_critical._replace(learning_rate=0.01)
+    assert changed.weights == own.weights
+
+
+def test_a_run_of_many_tasks_prints_its_scores(ran, capsys, monkeypatch):
+    monkeypatch.setattr("vlbench.commands.printing.FEW", 0)
+    words = ["--model", "mean-colour", "--tasks", "few_shot_colours", "--no-cache", *ran]
+    assert main([*words, "--param", "trials=4", "--param", "seed=1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if line.startswith(" mean-colour (trials=4) (seed=1)")]
+    assert line.endswith("%")
+
+
+@pytest.mark.parametrize("door", [["show"], ["export", "--pivot", "--format", "md"]])
+def test_models_by_tasks_name_the_rows_that_they_leave_out(ran, door, capsys):
+    assert main(["leaderboard", *door, *ran]) == 0
+    why = "left out (other parameters than the task's: trials, seed): mean-colour"
+    assert f"few_shot_colours: {why}" in capsys.readouterr().err
+
+
+def test_a_pivot_from_python_has_the_tasks_own_rows_and_a_frame_tells_the_others(ran):
+    boards = load(ran[-1])
+    (score,) = [s["value"] for s in rows(ran)["None"]["scores"] if s["metric"] == "accuracy"]
+    assert boards.pivot().to_dict() == {"few_shot_colours": {"mean-colour": score}}
+    assert {*boards.frame()["params"].dropna()} == {'{"trials": 4, "seed": 1}'}
+
+
+def test_a_notebook_shows_the_parameters_beside_the_models_name(ran):
+    assert "<td>mean-colour (trials=4, seed=1)</td>" in load(ran[-1])._repr_html_()

@@ -315,6 +315,7 @@ def test_items_that_cannot_be_joined_are_told_and_scores_compared(tmp_path):
 
 
 RANDOM = {"provenance": {"weights": "random:1", "adapter": "sha256:2"}}
+OF_A_RUN = {"provenance": {"task_params": {"trials": 3}}}
 
 
 def test_a_task_has_its_board_and_a_group_its_summary(tmp_path):
@@ -339,6 +340,7 @@ NOT_COUNTED = [
     ([result("m", status="failed", reason="it broke")], "failed: it broke"),
     ([result("m", score(), counts=counts(9, 10))], "a row of incomplete data"),
     ([result("m", score(), **RANDOM)], "a row of random weights"),
+    ([result("m", score(), **OF_A_RUN)], "a row of other parameters than the task's: trials"),
     (
         [result("m", score()), result("m", score(), comparable="b")],
         "2 rows, and it is unknown which to use",

@@ -138,7 +138,7 @@ def print_report(console: Console, planned: Plan, report: Report) -> None:
     specs = {job.task.spec.name: job.task.spec for job in planned.jobs}
     boards = _boards_of(specs, report)
     if len(boards) > FEW:
-        tables = pivots(boards, load_catalog(planned.options.include_path), {})
+        tables = pivots(boards, load_catalog(planned.options.include_path), {}, all_rows=True)
         table = grid(together(boards, tables))
         _print_text(console, plain_table(table.head, table.rows, "", table.head[1:], numbers=True))
         say(console, "\n".join([mark_notes(tables), *note_texts(row_notes(tables))]))

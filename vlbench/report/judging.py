@@ -32,7 +32,7 @@ from vlbench.errors import DataError
 from vlbench.metrics.intervals import Z95
 from vlbench.metrics.matrix_kinds import OF_PAIRS
 from vlbench.report.data_sets import data_names
-from vlbench.report.rows import publishable
+from vlbench.report.rows import publishable, unpublished
 from vlbench.results import ITEMS, VOID, Range, Result, Score, matching
 
 Boards = Mapping[str, Board | None]
@@ -93,18 +93,18 @@ def counted_row(board: Board | None, spec: TaskSpec, model: str) -> Result | Lac
 
 
 def _why_not(results: Sequence[Result], model: str) -> str:
-    """Return why none of a model's rows on a board is publishable."""
+    """Return why none of a model's rows on a board is publishable, or that several are."""
     rows, names = [row for row in results if row.model == model], data_names(results)
     ok = [row for row in rows if row.status == "ok"]
     if not ok:
         return ", ".join(f"{row.status}: {row.reason}" for row in rows) or "no row"
+    if good := [row for row in ok if not unpublished(row)]:
+        data = sorted({names[row.comparable] for row in good})
+        of = f" of {', '.join(data)}" if len(data) > 1 else ""
+        return f"{len(good)} rows{of}, and it is unknown which to use"
     if any(row.is_partial for row in ok):
         return "a row of incomplete data"
-    if len(ok) > 1:
-        data = sorted({names[row.comparable] for row in ok})
-        of = f" of {', '.join(data)}" if len(data) > 1 else ""
-        return f"{len(ok)} rows{of}, and it is unknown which to use"
-    return "a row of random weights"
+    return f"a row of {unpublished(ok[0])}"
 
 
 class Pairing(NamedTuple):

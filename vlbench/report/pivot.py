@@ -136,17 +136,19 @@ def pivots(
     catalog: Catalog,
     leaders: Mapping[str, Mapping[str, Leaders]],
     models: Collection[str] = (),
+    *,
+    all_rows: bool = False,
 ) -> list[Pivot]:
     """Return a table for each data set with two columns or more, and one for all others.
 
-    Only publishable rows and boards with scores are included, and only `models` if given. Tables of
-    drawings and digits come last. The best models are taken from the `leaders`, by task. Raises
-    UnknownNameError for a model without a publishable row.
+    Only publishable rows (or `all_rows`) and boards with scores are included, and only `models` if
+    given. Tables of drawings and digits come last. The best models are taken from the `leaders`, by
+    task. Raises UnknownNameError for a model without a publishable row.
     """
     groups: dict[str, list[_Filled]] = {}
     for board in boards:
         if any(row.status == "ok" for row in board.results):
-            for filled in _columns(board, leaders.get(board.task, {}), catalog):
+            for filled in _columns(board, leaders.get(board.task, {}), catalog, all_rows=all_rows):
                 groups.setdefault(filled.data, []).append(filled)
     alone = {name: group for name, group in groups.items() if name and len(group) > 1}
     rest = [filled for name, group in groups.items() if name not in alone for filled in group]
@@ -312,7 +314,9 @@ def _marks(cell: Cell) -> list[str]:
     return [*trained, *ties, *(f" ({mark})" for mark in row.marks)]
 
 
-def _columns(board: Board, leaders: Mapping[str, Leaders], catalog: Catalog) -> Iterator[_Filled]:
+def _columns(
+    board: Board, leaders: Mapping[str, Leaders], catalog: Catalog, *, all_rows: bool
+) -> Iterator[_Filled]:
     """Yield the column of each data set of a board, by name.
 
     The largest set of comparable rows comes first; its rows are used for models with several rows.
@@ -329,17 +333,20 @@ def _columns(board: Board, leaders: Mapping[str, Leaders], catalog: Catalog) -> 
         has_data = len(by_name) > 1 or is_folder
         head, data = (f"{title}: {name}", name) if has_data else (title, "")
         column = Column(board.task, head, score, _chance(tables), data, paper.partition(",")[0])
-        yield _Filled(column, _cells(tables, trained), data_name(tables, spec), is_embedded)
+        cells = _cells(tables, trained, all_rows=all_rows)
+        yield _Filled(column, cells, data_name(tables, spec), is_embedded)
 
 
-def _cells(tables: Sequence[ScoreTable], trained: Mapping[str, str]) -> dict[str, Cell]:
+def _cells(
+    tables: Sequence[ScoreTable], trained: Mapping[str, str], *, all_rows: bool
+) -> dict[str, Cell]:
     """Return the cells of a column by model; `trained` has the data set of trained models."""
     cells: dict[str, Cell] = {}
     for i, table in enumerate(tables):
         for entry in table.entries:
             model = entry.row.model
             cell = Cell(entry, entry.is_apart or i > 0, trained_on=trained.get(model, ""))
-            if not unpublished(entry.row):
+            if all_rows or not unpublished(entry.row):
                 cells.setdefault(model, cell)
     return cells
 

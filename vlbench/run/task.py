@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -106,19 +106,22 @@ def require_read(catalog: Catalog, tasks: Sequence[str], options: Options) -> No
     require_known(options.data_dir, loaders)
 
 
-def resolve_paths(file: Path, value: Any) -> Any:
+def resolve_paths(file: Path, value: Any, name: str = "", unchanged: Collection[str] = ()) -> Any:
     """Return a value whose relative paths are relative to the folder of the file that names them.
 
-    A path that starts with the variable of the data's folder stays as it is.
+    A path that starts with the variable of the data's folder stays as it is, and so do `unchanged`
+    leaves, by their names as in `leaves`.
     """
 
-    def place(_: str, leaf: Any) -> Any:
+    def place(key: str, leaf: Any) -> Any:
+        if key in unchanged:
+            return leaf
         if script := _script(leaf):
             return f"{PREFIX}{place('', script)}"
         is_own = isinstance(leaf, Path) and leaf.parts[:1] != (DATA_VARIABLE,)
         return file.parent / leaf if is_own else leaf
 
-    return map_leaves(value, place)
+    return map_leaves(value, place, name)
 
 
 def paths_in(value: Any, key: str) -> Iterator[tuple[str, Path]]:
@@ -254,10 +257,14 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
 
 def _with_params(spec: TaskSpec, params: Mapping[str, Any]) -> TaskSpec:
     """Return a task with the parameters of the run in place of its own; mappings are merged."""
-    defaults = spec.params
-    both = {key: defaults.get(key) for key, value in params.items() if isinstance(value, Mapping)}
-    merged = {key: {**old, **params[key]} for key, old in both.items() if isinstance(old, Mapping)}
-    return replace(spec, params={**defaults, **params, **merged}) if params else spec
+    return replace(spec, params=_merged(spec.params, params)) if params else spec
+
+
+def _merged(defaults: Any, given: Any) -> Any:
+    """Return a mapping with the given values in place of the defaults, at every depth."""
+    if not (isinstance(defaults, Mapping) and isinstance(given, Mapping)):
+        return given
+    return {**defaults, **{key: _merged(defaults.get(key), part) for key, part in given.items()}}
 
 
 def _find_probe(spec: TaskSpec, options: Options) -> Callable[..., Any]:
@@ -310,9 +317,11 @@ def _read_params(
     with blamed_on(where, "probe"), note_problems(lines, partial(where, "params")):
         filled = (under_test, *PROBE_FILLED)
         arguments = read_arguments(probe, _expand(spec.params, options), filled)
+    # A path of the command line is relative to where the run starts.
+    written = spec.document.values.get("params", {})
+    given = {name for name, _ in {*leaves(options.params)} - {*leaves(written)}}
     arguments = {
-        # A path of the command line is relative to where the run starts.
-        key: value if key in options.params else _resolve(spec, value, "params", key)
+        key: _resolve(spec, value, "params", key, unchanged=given)
         for key, value in arguments.items()
     }
     metrics = [metric for value in arguments.values() for metric in metrics_of_others(value)]
@@ -446,9 +455,11 @@ def _expand(value: Any, options: Options) -> Any:
     return map_leaves(value, expand)
 
 
-def _resolve(spec: TaskSpec, value: Any, *key: str) -> Any:
+def _resolve(spec: TaskSpec, value: Any, *key: str, unchanged: Collection[str] = ()) -> Any:
     """Return a value whose paths are relative to the folder of the file with the key."""
-    return resolve_paths(spec.document.file_of(*key), value) if any(paths_in(value, "")) else value
+    if not any(paths_in(value, "")):
+        return value
+    return resolve_paths(spec.document.file_of(*key), value, f".{key[-1]}", unchanged)
 
 
 def _find_companions(

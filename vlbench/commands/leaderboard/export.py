@@ -17,7 +17,16 @@ from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import OutputError, UnknownNameError, counted, require_known
 from vlbench.report import export as formats
-from vlbench.report.export import LeftOut, Selection, csv, left_out_lines, md, select, tex
+from vlbench.report.export import (
+    LeftOut,
+    Selection,
+    csv,
+    left_out_lines,
+    md,
+    select,
+    tex,
+    unpublished_rows,
+)
 from vlbench.report.leaders import leaders_by_task
 from vlbench.report.pivot import COLUMNS, Pivot, grid, lines, pivots, together
 from vlbench.report.rows import named_boards
@@ -89,6 +98,7 @@ def _pivot(arguments: argparse.Namespace, boards: Sequence[Board], catalog: Cata
     text = PIVOTS[arguments.format](tables)
     scored = [column.task for table in tables for column in table.columns]
     problems = [f"{one.task}: no model has scores" for one in boards if one.task not in scored]
+    problems += unpublished_rows(boards, arguments.models)
     code = 0 if any(table.rows for table in tables) else FAILED
     if arguments.to is None:
         return Answer([text.removesuffix("\n").removesuffix("\r")], problems, code)

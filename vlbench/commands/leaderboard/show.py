@@ -7,6 +7,7 @@ import argparse
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
+from vlbench.report.export import unpublished_rows
 from vlbench.report.leaders import leaders_by_task
 from vlbench.report.pivot import grid, mark_notes, pivots, row_notes
 from vlbench.report.rows import named_boards
@@ -47,4 +48,4 @@ def answer(arguments: argparse.Namespace) -> Answer:
         for part in map(grid, pivoted)
     ]
     notes = [mark_notes(pivoted), NOTES * bool(row_notes(pivoted))]
-    return Answer([*tables, *filter(None, notes)], problems)
+    return Answer([*tables, *filter(None, notes)], [*problems, *unpublished_rows(boards)])

@@ -96,6 +96,13 @@ def left_out_lines(left_out: Sequence[LeftOut]) -> list[str]:
     return [one_line(f"{line}: {', '.join(names)}") for line, names in models.items()]
 
 
+def unpublished_rows(boards: Sequence[Board], models: Sequence[str] = ()) -> list[str]:
+    """Return the lines of `left_out_lines` for rows with scores that models x tasks leave out."""
+    rows = [row for board in boards for row in board.results if not models or row.model in models]
+    reasons = [LeftOut(row, unpublished(row)) for row in rows if row.status == "ok"]
+    return left_out_lines([reason for reason in reasons if reason.why])
+
+
 def grids(table: ScoreTable) -> list[Grid]:
     """Return a table to print, and a second table of its scores without a direction, if any."""
     head, rows = heads(table), [texts(entry) for entry in table.entries]
