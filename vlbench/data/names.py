@@ -43,7 +43,9 @@ def label_names(labels: Sequence[Any]) -> list[str]:
     for row, label in enumerate(labels):
         if not isinstance(label, str | int | float) or label != label:  # noqa: PLR0124 - NaN
             raise DataError(f"label {row} is {label!r:.40}; a label is a text or a number")
-    return [plain_name(str(label), "the label") for label in labels]
+    # Labels repeat: each is read once.
+    names = {text: plain_name(text, "the label") for text in dict.fromkeys(map(str, labels))}
+    return [names[str(label)] for label in labels]
 
 
 def one_spelling(texts: Iterable[str]) -> list[str]:
