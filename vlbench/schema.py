@@ -139,7 +139,8 @@ def plain(value: Any) -> Any:
     """
     value = value.tolist() if hasattr(type(value), "tolist") else value
     if type(value) in {list, tuple, range}:
-        return [plain(part) for part in value]
+        # Most are texts and numbers, of which there may be a label per image.
+        return [part if type(part) in {str, int, float} else plain(part) for part in value]
     if isinstance(value, Mapping):
         return {key: plain(part) for key, part in value.items()}
     return value

@@ -145,7 +145,7 @@ class PairScorer:
         every = list(zip(places, questions or [""] * len(texts), texts, strict=True))
         # In the order of pictures, so that each is opened in few batches.
         each = dict.fromkeys(every)
-        pairs = sorted(each, key=lambda pair: (pair[0] is not None, pair[0] or 0))
+        pairs = sorted(each, key=lambda pair: -1 if pair[0] is None else pair[0])
         scores = dict(zip(pairs, self._score(pairs), strict=True))
         return torch.tensor([scores[pair] for pair in every], dtype=torch.float32)
 

@@ -30,7 +30,7 @@ def composed(text: str) -> str:
 
 def normal_form(name: str) -> str:
     """Return a name in its form for comparison: composed, without blanks at its ends."""
-    return composed(name).strip()
+    return unicodedata.normalize("NFC", name).strip()
 
 
 def label_names(labels: Sequence[Any]) -> list[str]:
@@ -43,7 +43,9 @@ def label_names(labels: Sequence[Any]) -> list[str]:
     for row, label in enumerate(labels):
         if not isinstance(label, str | int | float) or label != label:  # noqa: PLR0124 - NaN
             raise DataError(f"label {row} is {label!r:.40}; a label is a text or a number")
-    return [plain_name(str(label), "the label") for label in labels]
+    # Labels repeat: each is read once.
+    names = {text: plain_name(text, "the label") for text in dict.fromkeys(map(str, labels))}
+    return [names[str(label)] for label in labels]
 
 
 def one_spelling(texts: Iterable[str]) -> list[str]:
@@ -59,12 +61,13 @@ def one_spelling(texts: Iterable[str]) -> list[str]:
 
 def case_notes(what: str, texts: Iterable[str]) -> list[str]:
     """Return a note on texts that differ from another only in case; none if there are none."""
-    spellings: dict[str, set[str]] = {}
-    for form in map(normal_form, texts):
-        spellings.setdefault(form.casefold(), set()).add(form)
-    alike = [sorted(forms) for forms in spellings.values() if len(forms) > 1]
-    if not alike:
+    forms = dict.fromkeys(map(normal_form, texts))
+    if len({form.casefold() for form in forms}) == len(forms):
         return []
+    spellings: dict[str, list[str]] = {}
+    for form in forms:
+        spellings.setdefault(form.casefold(), []).append(form)
+    alike = [sorted(same) for same in spellings.values() if len(same) > 1]
     count = counted(sum(map(len, alike)), "text")
     example = " and ".join(f"{text!r:.60}" for text in alike[0][:2])
     return [f"{what}: {count} differ only in case from another, such as {example}"]

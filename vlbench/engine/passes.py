@@ -129,7 +129,8 @@ def check_features(name: str, rows: Sequence[int], values: Tensor) -> Tensor:
         raise ValueError(f"{name} gave {values.dtype} {list(values.shape)}; wanted float32")
     # A copy, because an adapter may reuse its memory for the next batch.
     values = values.detach().to("cpu", torch.float32, copy=True)
-    bad = (~values.isfinite()).any(1)
+    # NaN anywhere in a row makes both extremes NaN; they take a tenth of the time of all values.
+    bad = ~(values.amax(1).isfinite() & values.amin(1).isfinite())
     if bad.any():
         row = rows[int(bad.nonzero()[0])]
         raise ValueError(f"{name} gave NaN or infinite values for row {row}")

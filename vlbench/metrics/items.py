@@ -156,9 +156,11 @@ def answers_among(
         (['cat', 'fox'], ['cat', 'dog'])
     """
     places = {name: i for i, name in enumerate(dict.fromkeys(chain(*candidates)))}
-    numbers = [[places[name] for name in names] for names in candidates]
-    pairs = zip(numbers, np.asarray(chosen).tolist(), right, strict=True)
-    both = [(names[place] if place >= 0 else -1, names[first]) for names, place, first in pairs]
+    pairs = zip(candidates, np.asarray(chosen).tolist(), right, strict=True)
+    both = [
+        (places[names[place]] if place >= 0 else -1, places[names[first]])
+        for names, place, first in pairs
+    ]
     return Answers([*places], *np.array(both).reshape(-1, 2).T)
 
 

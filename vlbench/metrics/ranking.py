@@ -30,7 +30,10 @@ LEAST = 10.0
 ROUNDING = 1e-9
 
 # Scores compared at a time, so that they stay in the processor's cache.
-COMPARED = 1 << 18
+COMPARED = 1 << 19
+
+# Candidates of a part of a row; only the part that has the best of the row is searched for it.
+PART = 256
 
 
 class Choice(NamedTuple):
@@ -191,7 +194,11 @@ def right_ranks(scores: Tensor, right: Tensor, *, log_odds: bool = False) -> Rig
     sizes = (right >= 0).sum(1)
     if len(lacking := (sizes == 0).nonzero()):
         raise ValueError(f"row {int(lacking[0])} has no right candidate")
-    rows, right = _rows(scores, log_odds=log_odds), right.to(scores.device)
+    # Both extremes of a part while it is in the cache; among them are the extremes of the row.
+    extremes = [(part.amax(1), part.amin(1)) for part in torch.split(scores, PART, 1)]
+    highs, lows = (torch.stack(column, 1) for column in zip(*extremes, strict=True))
+    rows, right = _rows(torch.cat([highs, lows], 1), log_odds=log_odds), right.to(scores.device)
+    rows = rows._replace(scores=scores.to(rows.scores.dtype))
     at_right = rows.scores.gather(1, right.clamp(min=0)).masked_fill(right < 0, -torch.inf)
     at_right, order = at_right.sort(1, descending=True)
     first_right = right.gather(1, order[:, :1]).squeeze(1)
@@ -206,21 +213,25 @@ def right_ranks(scores: Tensor, right: Tensor, *, log_odds: bool = False) -> Rig
     counts = (better, reached - better, right_better, right_reached - right_better)
     ranks = [count.masked_fill(absent, 0) for count in counts]
     all_right = (better[:, 0] == 0) & (reached[:, 0] == right_reached[:, 0])
-    first = torch.where(all_right, first_right, _only_best(rows))
+    first = torch.where(all_right, first_right, _only_best(rows, highs))
     return RightRanks(*(x.cpu() for x in (*ranks, first, first_right)))
 
 
-def _only_best(rows: _Rows) -> Tensor:
-    """Return the place of the highest score of each row, -1 if several are tied."""
-    scores, least = rows.scores, rows.best - rows.margin(rows.best)
-    counts = torch.zeros(len(scores), 2, device=scores.device, dtype=torch.float64)
-    # The sum of places is the place if there is only one; a matrix product is faster than argmax.
-    places = torch.arange(scores.shape[1], device=scores.device, dtype=scores.dtype)
-    weights = torch.stack([torch.ones_like(places), places], 1)
-    for some, columns in _pieces(scores):
-        x = scores[some, columns]
-        counts[some] += torch.ge(x, least[some], out=torch.empty_like(x)) @ weights[columns]
-    return counts[:, 1].long().masked_fill(counts[:, 0] > 1, -1)
+def _only_best(rows: _Rows, highs: Tensor) -> Tensor:
+    """Return the place of the highest score of each row, -1 if several are tied.
+
+    `highs` [N, P] are the highest scores of the parts of a row: only the best part is searched.
+    """
+    count, least = rows.scores.shape[1], rows.best - rows.margin(rows.best)
+    width = min(PART, count)
+    # The last part may be narrower: then the search begins in the part before.
+    start = (highs.argmax(1, keepdim=True) * width).clamp(max=count - width)
+    places = start + torch.arange(width, device=start.device)
+    near = rows.scores.gather(1, places) >= least
+    best = places.gather(1, near.byte().argmax(1, keepdim=True))
+    # Elsewhere, only a part whose highest score is near can have another.
+    tied = (near.sum(1) > 1) | ((highs >= least).sum(1) > 1)
+    return best.squeeze(1).masked_fill(tied, -1)
 
 
 def _count_above(

@@ -8,7 +8,7 @@ credit is the mean over its replies, so that a model that always names the same 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -131,21 +131,39 @@ class Labelled(NamedTuple):
 class Judged(NamedTuple):
     """The choices of N items, and the replies that name no option, by reason.
 
-    An item's `chosen` is the option that all its replies name, else -1. `by_place` has, per item,
-    the credit of the reply that showed the first right option at each place, and `read` whether
-    that reply names a single option; both are empty if an item does not have exactly one reply per
-    place, or a single one of scores. `replies` is the number of all replies; `unread` has,
-    by reason, the replies that name no single option, and `reasons` has the reason for each reply
-    of each item, empty for a reply that is read. `labelled` is None if replies are scores.
+    An item's `chosen` is the option that all its replies name, else -1. `of_replies` has the choice
+    of each reply, and `places` the place at which it showed the first right option; `sizes` are the
+    numbers of replies per item. `unread` has, by reason, the replies that name no single option,
+    and `reasons` has the reason for each reply of each item, empty for a reply that is read. If
+    replies are scores, `labelled` is None, and `reasons` is empty.
     """
 
     choice: Choice
-    by_place: Sequence[Sequence[float]]
-    read: Sequence[Sequence[float]]
-    replies: int
+    of_replies: Choice
+    places: Sequence[int]
+    sizes: Sequence[int]
     unread: Mapping[str, Sequence[str | NoAnswer]]
     labelled: Labelled | None = None
     reasons: Sequence[Sequence[str]] = ()
+
+    @property
+    def by_place(self) -> list[list[float]]:
+        """The credit of the reply that showed the first right option at each place, per item.
+
+        It is empty if an item does not have exactly one reply per place.
+        """
+        return _by_place(self.of_replies.credit, self.places, self.sizes)
+
+    @property
+    def read(self) -> list[list[float]]:
+        """Whether the reply of each place names a single option, as `by_place`."""
+        read = self.of_replies.tied | (self.of_replies.chosen >= 0)
+        return _by_place(read.double(), self.places, self.sizes)
+
+    @property
+    def replies(self) -> int:
+        """The number of all replies."""
+        return len(self.places)
 
     @property
     def unparsed(self) -> int:
@@ -193,44 +211,42 @@ def judge(
         >>> judge([[Reply((0, 1), "both")]], [["cat", "dog"]], [[0]], letters).told
         "1 of 1 name no single option: no option 1 (such as 'both')"
     """
-    flat = [(row, reply) for row, group in enumerate(replies) for reply in group]
-    scored = [not isinstance(reply.said, str | NoAnswer) for _, reply in flat]
-    if any(not group for group in replies) or (any(scored) and not all(scored)):
+    flat, sizes = [*chain(*replies)], [*map(len, replies)]
+    rows = [row for row, size in enumerate(sizes) for _ in range(size)]
+    scored = [not isinstance(reply.said, str | NoAnswer) for reply in flat]
+    if 0 in sizes or (any(scored) and not all(scored)):
         raise ValueError("each item must have replies, all texts or all scores")
     unread: dict[str, list[str | NoAnswer]] = {}
-    reasons = [""] * len(flat)
+    reasons = list[str]()
     if any(scored):
-        scores = [reply.said for _, reply in flat]
-        choice = _choose(scores, [right[row] for row, _ in flat], log_odds=log_odds)
+        scores = [reply.said for reply in flat]
+        choice = _choose(scores, [right[row] for row in rows], log_odds=log_odds)
     else:
-        readings = [_read(reply, options[row], labels, rule) for row, reply in flat]
+        pairs = [*zip(rows, flat, strict=True)]
+        readings = [_read(reply, options[row], labels, rule) for row, reply in pairs]
         named, reasons = [option for option, _ in readings], [why for _, why in readings]
-        for why, (_, reply) in zip(reasons, flat, strict=True):
+        for why, reply in zip(reasons, flat, strict=True):
             if why:
                 unread.setdefault(why, []).append(_words(reply))
-        hits = [float(number in right[row]) for number, (row, _) in zip(named, flat, strict=True)]
+        hits = [float(number in right[row]) for number, row in zip(named, rows, strict=True)]
         untied = torch.zeros(len(flat), dtype=torch.bool)
         credit = torch.tensor(hits, dtype=torch.float64)
         choice = Choice(credit, untied, torch.tensor(named))
-    places = [
-        [one.order.index(true[0]) for one in own] for own, true in zip(replies, right, strict=True)
-    ]
-    read = (choice.tied | (choice.chosen >= 0)).double()
     return Judged(
-        _by_item(choice, places),
-        _by_place(choice.credit, places),
-        _by_place(read, places),
-        len(flat),
+        _by_item(choice, sizes),
+        choice,
+        [reply.order.index(right[row][0]) for row, reply in zip(rows, flat, strict=True)],
+        sizes,
         unread,
-        None if any(scored) else _labelled(flat, named, options, right, labels),
-        _of_items(reasons, replies),
+        None if any(scored) else _labelled(pairs, named, options, right, labels),
+        [*_of_items(reasons, sizes)] if reasons else (),
     )
 
 
-def _of_items(values: Sequence[Value], replies: Sequence[Sequence[Any]]) -> list[list[Value]]:
-    """Return the values of all replies, in order, as the values of each item's replies."""
+def _of_items(values: Sequence[Value], sizes: Sequence[int]) -> Iterator[list[Value]]:
+    """Yield the values of each item's replies, from the values of all replies, in order."""
     each = iter(values)
-    return [list(islice(each, len(group))) for group in replies]
+    return (list(islice(each, size)) for size in sizes)
 
 
 # The most characters of a reply that are kept: half of them from its start, half from its end.
@@ -292,21 +308,20 @@ def shorten(text: str, most: int = MOST_KEPT) -> str:
     return f"{start} [... {len(text) - most:,} characters ...] {end}"
 
 
-def _by_item(choice: Choice, places: Sequence[Sequence[int]]) -> Choice:
+def _by_item(choice: Choice, sizes: list[int]) -> Choice:
     """Return the choices of items, each with several replies."""
-    sizes = [len(group) for group in places]
     if max(sizes) == 1:
         return choice
-    credit, tied, chosen = (torch.split(part, list(sizes)) for part in choice)
+    credit, tied, chosen = (torch.split(part, sizes) for part in choice)
     means = torch.stack([earned.mean() for earned in credit])
     common = [int(part[0]) if (part == part[0]).all() else -1 for part in chosen]
     return Choice(means, torch.stack([part.any() for part in tied]), torch.tensor(common))
 
 
-def _by_place(values: Tensor, places: Sequence[Sequence[int]]) -> list[list[float]]:
-    """Return a value of each reply by place of the right option, whose `places` are per item."""
-    parts = torch.split(values, [len(group) for group in places])
-    return [_sort(own, part.tolist()) for own, part in zip(places, parts, strict=True)]
+def _by_place(values: Tensor, places: Sequence[int], sizes: Sequence[int]) -> list[list[float]]:
+    """Return a value of each reply by place of the right option, per item."""
+    parts = zip(_of_items(places, sizes), _of_items(values.tolist(), sizes), strict=True)
+    return [_sort(own, part) for own, part in parts]
 
 
 def _sort(places: Sequence[int], credit: Sequence[float]) -> list[float]:

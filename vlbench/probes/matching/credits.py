@@ -214,8 +214,8 @@ def report(
     artifacts |= {ANSWERS: read.table} if read.table is not None else {}
     by_rules, apart = _by_rules(first, read, scored)
     measured += by_rules
-    by_place = judged.by_place if judged else ()
-    if judged and by_place and len({*map(len, by_place)}) == 1 and len(by_place[0]) > 1:
+    by_place = judged.by_place if judged and judged.sizes[0] > 1 else ()
+    if judged and by_place and by_place[0] and len({*map(len, by_place)}) == 1:
         of_few = scored if len(scored) <= MOST_CATEGORIES else []
         of_orders, artifacts["orders"] = _orders(first, judged, of_few)
         measured += of_orders
