@@ -108,6 +108,13 @@ def test_a_parameter_deep_in_a_mapping_leaves_the_others_as_the_file_has_them(tm
     assert changed.weights == own.weights
 
 
+def test_an_empty_mapping_leaves_nothing_of_the_files():
+    catalog, name = load_catalog(), "few_shot_scenes"
+    assert resolve_task(catalog, name, True, Options()).arguments["floors"]
+    task = resolve_task(catalog, name, True, Options(params={"floors": {}}))
+    assert task.arguments["floors"] == {}
+
+
 def test_a_run_of_many_tasks_prints_its_scores(ran, capsys, monkeypatch):
     monkeypatch.setattr("vlbench.commands.printing.FEW", 0)
     words = ["--model", "mean-colour", "--tasks", "few_shot_colours", "--no-cache", *ran]

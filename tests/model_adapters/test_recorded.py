@@ -400,3 +400,10 @@ def test_replies_of_a_row_with_labels_of_no_kind_are_refused_by_name(tmp_path):
     pq.write_table(pa.Table.from_pylist([line]), tmp_path / "answers.parquet")
     with pytest.raises(DataError, match=r"answers\.parquet: labels are '__class__'; letters, "):
         Recorded(path=tmp_path / "answers.parquet")
+
+
+def test_other_labels_than_a_file_states_are_refused(tmp_path):
+    line = dict.fromkeys(REPLY_COLUMNS, "0") | {"labels": "words"}
+    pq.write_table(pa.Table.from_pylist([line]), tmp_path / "answers.parquet")
+    with pytest.raises(SpecError, match=r"labels is numbers, but answers\.parquet names options"):
+        Recorded(path=tmp_path / "answers.parquet", labels="numbers")

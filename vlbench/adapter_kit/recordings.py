@@ -53,13 +53,17 @@ class LookedUp(NamedTuple):
 class Recordings:
     """The answers in a file or a folder, and the labels that name an option in them.
 
-    Raises SpecError if no file of answers exists, and DataError for a file that does not fit.
+    Raises SpecError if no file of answers exists, and for other labels than a file states, and
+    DataError for a file that does not fit.
     """
 
     def __init__(self, path: Path, columns: Columns, labels: str) -> None:
         files = [*answer_files(path), *([columns.questions] if columns.questions else [])]
         self.digests = [digest(file) for file in files]
-        self.labels = "brackets" if is_sugar_crepe(path) else labels_of(path) or labels
+        stated = "brackets" if is_sugar_crepe(path) else labels_of(path)
+        if stated and labels not in {stated, "letters"}:  # the default
+            raise SpecError(f"labels is {labels}, but {path.name} names options by {stated}")
+        self.labels = stated or labels
         self._dropped = Counter[str]()
         self._records = [*read_records(path, columns, self._dropped, [])]
 

@@ -261,8 +261,11 @@ def _with_params(spec: TaskSpec, params: Mapping[str, Any]) -> TaskSpec:
 
 
 def _merged(defaults: Any, given: Any) -> Any:
-    """Return a mapping with the given values in place of the defaults, at every depth."""
-    if not (isinstance(defaults, Mapping) and isinstance(given, Mapping)):
+    """Return a mapping with the given values in place of the defaults, at every depth.
+
+    An empty mapping leaves nothing of the defaults.
+    """
+    if not (given and isinstance(defaults, Mapping) and isinstance(given, Mapping)):
         return given
     return {**defaults, **{key: _merged(defaults.get(key), part) for key, part in given.items()}}
 

@@ -69,7 +69,16 @@ def test_several_seeds_are_trials_whose_mean_is_the_score():
     assert values(several)["accuracy"] == pytest.approx(np.mean(several.scores[0].draws))
     assert sorted(set(several.items["trial"].to_pylist())) == [0, 1, 2]
     assert alone[0].notes[0].startswith("one training")
-    assert several.notes == []
+    assert ["steps of Adam" in note for note in several.notes] == [True]
+
+
+def test_steps_of_adam_that_are_too_few_are_said():
+    few = probe(Thumbnail(), digits(), seeds=2)
+    (note,) = few.notes
+    assert note.startswith("400 steps of Adam move a weight by about 0.4 at most: the probe may be")
+    enough = probe(Thumbnail(), digits(), seeds=2, learning_rate=0.01)
+    assert enough.notes == []
+    assert values(few)["accuracy"] < values(enough)["accuracy"]
 
 
 @pytest.mark.parametrize(
