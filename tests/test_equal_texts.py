@@ -4,11 +4,15 @@ Case stays a difference, and is noted. Planted are a text, the same text in anot
 another case.
 """
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from foil_fakes import question_rows
 from PIL import Image
 
+import vlbench
 from vlbench.adapter_kit.recordings import Columns, Recordings
 from vlbench.asking.questions import ask_for_captions, read_questions
 from vlbench.capabilities import Asked
@@ -125,3 +129,34 @@ def test_a_recording_names_the_options_in_any_spelling(tmp_path):
 
 def test_no_note_on_texts_that_differ_otherwise():
     assert case_notes("x", [TEXT, SPELLED, OTHER]) == []
+
+
+# Modules that give texts to a model, and the function through which their candidates go, or why
+# there are no candidates that could be equal.
+DOORS = {
+    "ablation": "ask_for_captions|read_questions",
+    "choice": "ask_for_captions",
+    "chooser": "",  # asks what the functions of `questions` return
+    "pair_scores": "",  # scores each distinct pair of an image and a text once
+    "questions": "read_questions",
+    "retrieval": "count_repeated",
+    "zero_shot": "one_spelling",
+    "class_vectors": "",  # names of a data set's classes, which are distinct where data are read
+    "named_objects": "",  # names of categories, as above
+    "noun_replacement": "",  # a caption against itself with another noun
+    "noun_count": "",  # captions are described, not chosen among
+    "caption_templates": "",  # a caption against its nouns in a template
+    "captioner": "",  # a caption is scored, not chosen among others
+    "favourites": "",  # as above
+    "word_similarity": "",  # each pair has its own rating
+    "similarity": "",  # vectors of captions are compared with vectors of images
+}
+
+
+def test_the_doors_are_all_modules_that_give_texts_to_a_model():
+    gives = re.compile(r"\b(encode_texts|encode_tokens|score_pairs|Chooser\(|PairScorer\()")
+    folder = Path(vlbench.__file__).parent
+    files = [*folder.glob("probes/**/*.py"), *folder.glob("asking/*.py")]
+    texts = {file.stem: text for file in files if gives.search(text := file.read_text("utf-8"))}
+    assert {*texts} == {*DOORS}
+    assert [name for name, text in texts.items() if not re.search(DOORS[name], text)] == []
