@@ -1,7 +1,7 @@
 """The response bias of replies, and the gain over it, beside other libraries and by hand."""
 
 import re
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 
 import numpy as np
@@ -154,7 +154,7 @@ def test_several_right_labels_each_count():
 
 @pytest.mark.parametrize("in_clusters", [False, True])
 def test_p_is_that_of_all_permutations(in_clusters):
-    # Seven clusters of two items, whose pairs of replies are exchanged whole; or 14 single items.
+    # Seven clusters of two items, whose pairs of replies stay pairs in any order; or 14 items.
     label = [0, 0, 0, 1, 1, 0, 1, 1, 0, 0, 1, 1, 0, 1]
     right = [0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1]
     cluster = np.repeat(np.arange(7), 2)
@@ -162,14 +162,31 @@ def test_p_is_that_of_all_permutations(in_clusters):
     replies = said(label, right, 2, cluster=cluster if in_clusters else None)
     found = response_bias(replies, permutations=20_000)
     if in_clusters:
-        orders = [[i for unit in order for i in (unit, unit + 1)] for order in permutations(units)]
-        own = (np.array(label)[np.array(orders)] == right).sum(1)
+        orders = np.array([*permutations(units)])[:, None] + np.zeros((128, 1), int)
+        second = np.array([*product([0, 1], repeat=7)])
+        pairs = np.stack([orders + second, orders + 1 - second], -1).reshape(-1, 14)
+        own = (np.array(label)[pairs] == right).sum(1)
         exact = np.mean(own >= np.sum(np.array(label) == right))
     else:
         # The replies to items whose right label is A are hypergeometric: 4 A of 14 have 7 said A.
         exact = hypergeom.sf(3, 14, 4, 7)
     assert found.p_by == "permutations"
     assert found.p == pytest.approx(exact, abs=0.015)
+
+
+@pytest.mark.parametrize("in_orders", [False, True])
+def test_what_a_model_knows_is_found_if_all_clusters_have_one_order_of_right_labels(in_orders):
+    # As in POPE, where yes and no take turns for each image; or a foil that is asked both ways.
+    rng, right = np.random.default_rng(0), np.tile([0, 1], 40)
+    label, units = np.where(rng.random(80) < 0.8, right, 1 - right), np.repeat(np.arange(40), 2)
+    replies = said(label, right, 2, cluster=units)
+    if in_orders:
+        each = np.arange(40)
+        of_item = [replies.options[:40], each * 0, each, each * 0]
+        replies = ReplyLabels(units, replies.label, replies.right, *of_item)
+    found = response_bias(replies)
+    assert found.gain.ci95[0] > 0.1
+    assert (found.p, found.p_by) == (1 / 2000, "permutations")
 
 
 def test_the_jackknife_gives_p_if_there_are_few_distinct_permutations():

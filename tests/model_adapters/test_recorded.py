@@ -353,6 +353,15 @@ def test_answers_to_questions_are_looked_up(tmp_path, named):
     assert (found.counts["unparsed"], found.counts["unanswered"]) == (1, 1)
 
 
+def test_items_that_lack_an_order_are_counted_where_scores_by_order_are_left_out(tmp_path):
+    lines = ["row,order,said", *(f"{i},0 1,A\n{i},1 0,A" for i in range(3)), "3,0 1,A"]
+    file = put(tmp_path, "\n".join(lines) + "\n")
+    model = Recorded(path=file, item="row", order="order", answer="said")
+    found = questions(model, presence("yes", "no", "no", "yes"), Engine.for_tests())
+    assert not any("order" in s.metric or "right_option" in s.at for s in found.scores)
+    assert any("no score by order: for 1 of 4 items, the right" in note for note in found.notes)
+
+
 def test_numbers_read_as_letters_are_an_error_that_names_the_way_out(tmp_path):
     model = Recorded(path=put(tmp_path, "item,answer\n0,1\n2,2\n"), item="item")
     why = "2 of 2 .*: no option 2 .such as '1'.; the recording was read with .*=letters;"

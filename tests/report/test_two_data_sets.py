@@ -199,6 +199,13 @@ def test_sets_of_the_same_data_are_named_by_their_first_models():
     assert set_names(rows) == {"x": "cars: a, b and 1 more", "y": "cars: d"}
 
 
+def test_sets_of_other_parameters_are_named_by_their_values():
+    rows = [planted("m", "1", "cars", key) for key in "xyz"]
+    for row, k in zip(rows[1:], (3, 5), strict=True):
+        row.provenance["task_params"] = {"k": k}
+    assert set_names(rows) == {"x": "cars: m", "y": "cars: k=3", "z": "cars: k=5"}
+
+
 def test_sets_of_the_same_models_are_told_apart_by_what_is_compared():
     rows = [planted("m", "1", "cars", key) for key in ("x", "y")]
     assert set_names([*rows, planted("m", "2", "dogs")]) == {

@@ -179,7 +179,7 @@ def half_totals(table: Floats, flips: int, seed: int) -> Floats:
     """Return the totals [flips, K] of [C, K] clusters that are each picked with probability 1/2.
 
     Example:
-        >>> totals = picked(np.ones((2, 1)), 9999, 0)
+        >>> totals = half_totals(np.ones((2, 1)), 9999, 0)
         >>> totals.shape, float(totals.max()), round(float(totals.mean()), 1)
         ((9999, 1), 2.0, 1.0)
     """

@@ -170,9 +170,9 @@ def response_bias(
     cluster once (jackknife), so that it accounts for the bias estimated from the same items, with
     Student's quantile of as many degrees of freedom as fit the kurtosis over clusters; a gain that
     never varies gets plus and minus Wilson's upper end for none of the clusters. The p is over
-    random `permutations` of the replies of clusters with equally many items in each stratum, at
-    least 20 for each of the `tests` that Holm's rule is over; if there are fewer distinct
-    permutations, it is the jackknife's.
+    random `permutations` of the replies of clusters with equally many items in each stratum, and
+    within each cluster, at least 20 for each of the `tests` that Holm's rule is over; if there are
+    fewer distinct permutations of clusters, it is the jackknife's.
 
     Example:
         >>> one, right = np.arange(10), np.eye(2, dtype=bool)[[0] * 6 + [1] * 4]
@@ -338,17 +338,33 @@ def _p(
         for start in range(0, draws, step):
             part = hits[start : start + step]
             orders = rng.permuted(np.tile(rows, (len(part), 1)), axis=1)
-            part += unit.earned(unit.label[orders])
+            part += unit.earned(unit.shuffled(unit.label[orders], rng))
     as_many = int((hits >= observed - 1e-9).sum())
     return (1 + as_many) / (draws + 1), "permutations"
 
 
 class _Unit(NamedTuple):
-    """Clusters whose replies may be exchanged: labels [U, R], right labels [U, R, L], weights."""
+    """Clusters whose replies may be exchanged: labels [U, R], right labels [U, R, L], weights.
+
+    Replies to one item have equal numbers in `item` [R], items that may be exchanged in `kind` [R].
+    """
 
     label: Ints
     right: NDArray[np.bool_]
     weight: Floats
+    item: Ints
+    kind: Ints
+
+    def shuffled(self, label: Ints, rng: np.random.Generator) -> Ints:
+        """Return labels [B, U, R] with the items of each cluster, and their replies, in any order.
+
+        If every cluster has its right labels in one order, exchanged clusters earn the same.
+        """
+        if len(self.item) == 1:
+            return label
+        items = rng.random((*label.shape[:2], self.item[-1] + 1))[..., self.item]
+        order = np.lexsort((rng.random(label.shape), items + self.kind), axis=-1)
+        return np.take_along_axis(label, order, -1)
 
     def earned(self, label: Ints) -> Floats:
         """Return the weighted hits of labels [B, U, R], float64 [B]."""
@@ -369,10 +385,10 @@ def _is_constant(replies: ReplyLabels, stratum: Ints) -> bool:
 def _units(replies: ReplyLabels, stratum: Ints, of_item: Floats) -> list[_Unit]:
     """Return clusters by their signature: the strata of their items and the numbers of replies."""
     kept = np.flatnonzero(stratum[replies.item] >= 0)
-    key = (np.arange(len(kept)), replies.item[kept], stratum[replies.item[kept]])
-    order = kept[np.lexsort((*key, replies.cluster[replies.item[kept]]))]
+    sizes, of_reply = np.bincount(replies.item, minlength=len(stratum)), replies.item[kept]
+    key = (np.arange(len(kept)), of_reply, sizes[of_reply], stratum[of_reply])
+    order = kept[np.lexsort((*key, replies.cluster[of_reply]))]
     cluster = replies.cluster[replies.item[order]]
-    sizes = np.bincount(replies.item, minlength=len(stratum))
     starts = np.flatnonzero(np.diff(cluster)) + 1
     item = replies.item[order]
     signatures = np.split(np.stack([stratum[item], sizes[item]], 1), starts)
@@ -383,7 +399,11 @@ def _units(replies: ReplyLabels, stratum: Ints, of_item: Floats) -> list[_Unit]:
     right = np.pad(replies.right, ((0, 0), (0, 1)))
     for group in alike.values():
         rows = np.stack(group)
-        units.append(_Unit(replies.label[rows], right[rows], weights[rows]))
+        item = replies.item[rows[0]]
+        is_next = np.diff(item, prepend=item[0]) != 0
+        is_other = np.diff([stratum[item], sizes[item]], prepend=0).any(0)
+        numbers = is_next.cumsum(), is_other.cumsum()
+        units.append(_Unit(replies.label[rows], right[rows], weights[rows], *numbers))
     return units
 
 

@@ -5,6 +5,7 @@ Every view that groups or selects the rows of a board uses this module.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -74,7 +75,8 @@ def set_names(rows: Sequence[Result]) -> dict[str, str]:
 
 def _set_name(data: str, rows: Sequence[Result]) -> str:
     models = [row.model for row in rows if not row.is_control] or [row.model for row in rows]
-    which = ", ".join(rows[0].task_params) or few(models, MOST_MODELS)
+    given = [f"{key}={json.dumps(value)}" for key, value in rows[0].task_params.items()]
+    which = ", ".join(given) or few(models, MOST_MODELS)
     return ": ".join(filter(None, (data, which)))
 
 

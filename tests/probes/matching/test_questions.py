@@ -75,6 +75,16 @@ def test_the_frequent_answer_is_at_chance_in_the_mean_over_random_answers():
     assert values(found, "accuracy_where_blind_fails") == {}
 
 
+def test_two_right_options_of_four_have_a_chance_of_a_half_in_each_order():
+    data = presence("x", "y")
+    rows = {**data.splits["test"].columns, "options": value_column([["x", "y", "z", "w"]] * 2)}
+    rows["right_answers"] = value_column([["x", "y"]] * 2)
+    found = ask(Says("A"), Data(splits={"test": Split(rows)}), asked="letter")
+    orders = {s.at["right_option"]: s.chance for s in found.scores if "right_option" in s.at}
+    assert orders == dict.fromkeys([1, 2, 3, 4], 0.5)
+    assert [s.chance for s in found.scores if s.metric == "accuracy_in_all_orders"] == [0.5**4]
+
+
 class Says:
     """Says the same to everything."""
 

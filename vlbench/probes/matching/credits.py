@@ -46,6 +46,10 @@ NOT_RATED: dict[str, Any] = {
     "no_chance": "a fraction is neither good nor bad in itself",
 }
 
+NO_ORDERS = (
+    "no score by order: for {:,} of {:,} items, the right option was not shown once at each place"
+)
+
 BEYOND_CHANCE = "a blind rule can beat chance; compare with the floors"
 
 
@@ -214,11 +218,15 @@ def report(
     artifacts |= {ANSWERS: read.table} if read.table is not None else {}
     by_rules, apart = _by_rules(first, read, scored)
     measured += by_rules
-    by_place = judged.by_place if judged and judged.sizes[0] > 1 else ()
+    by_place = judged.by_place if judged and max(judged.sizes) > 1 else ()
     if judged and by_place and by_place[0] and len({*map(len, by_place)}) == 1:
         of_few = scored if len(scored) <= MOST_CATEGORIES else []
         of_orders, artifacts["orders"] = _orders(first, judged, of_few)
         measured += of_orders
+    elif judged and by_place and judged.labelled:
+        of_options = zip(by_place, judged.labelled.options, strict=True)
+        lacking = sum(len(own) < options for own, options in of_options)
+        of_floors += [NO_ORDERS.format(lacking, len(by_place))] if lacking else []
     outcome = outcome_of(measured, counts, [*of_floors, *lacks, *apart], artifacts)
     return replace(outcome, scores=[*outcome.scores, *biased.scores])
 
@@ -340,6 +348,8 @@ def _orders(
     credit, read = np.array(judged.by_place), np.array(judged.read) > 0
     of_items = np.array(items.examples.categories)
     metric, places = items.metric, credit.shape[1]
+    # An item may have several right options, or more options than places.
+    guessed = np.broadcast_to(np.asarray(items.options.chance, float), len(credit))
     for category in ("", *categories):
         at: At = {"category": category} if category else {}
         kept = of_items == category if category else np.ones(len(credit), bool)
@@ -348,11 +358,12 @@ def _orders(
         # Rules make the same choice in each order.
         rules = {name: _floor(items, name).numpy() for name in items.blind if name != ALONE}
         floors = {name: float(earned[kept].mean()) for name, earned in rules.items()}
+        chance = float(guessed[kept].mean())
         for place in range(places):
             where: At = {**at, "right_option": place + 1}
-            measured.append(mean_credit(metric, where, own[:, place], examples, 1 / places, floors))
-        in_all, guessed = f"{metric}_in_all_orders", places**-places
-        measured.append(mean_credit(in_all, at, own.prod(1), examples, guessed, floors))
+            measured.append(mean_credit(metric, where, own[:, place], examples, chance, floors))
+        in_all, of_all = f"{metric}_in_all_orders", float((guessed[kept] ** places).mean())
+        measured.append(mean_credit(in_all, at, own.prod(1), examples, of_all, floors))
         if places == 2:
             effect = gain(f"{metric}_order_effect", own[:, 0], own[:, 1], examples, at)
             measured.append(effect)
