@@ -20,6 +20,7 @@ from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 SIZES = (64, 128, 224, 240, 256)
 # A network with more weights takes longer than a table of a hundred families may.
 LARGEST = 20_000_000
+MOST_NUMBERS = 200_000
 # The variants of a module that are tried until one is small.
 MOST_VARIANTS = 8
 # Options that shrink the networks that accept them, the smallest first.
@@ -165,5 +166,8 @@ def _weighted(model):
 
 def _tried(family):
     with torch.no_grad():
-        family.encode(torch.rand(2, 3, family.side, family.side))
+        output = family.encode(torch.rand(2, 3, family.side, family.side))
+    # All inputs of a network with a token per pixel would not fit in memory.
+    if output[0].numel() > MOST_NUMBERS:
+        raise NotBuiltError(f"it gives {output[0].numel():,} numbers per image")
     return family

@@ -120,7 +120,8 @@ def test_counts_are_sums_but_n_is_left_to_the_primary_score():
 def test_notes_say_of_which_part_they_are():
     notes = sorted(run(transfer, KnowsSomeClasses(), categories=PARTS).notes)
     assert notes[0].startswith("held_out: all test images have identical features,")
-    assert [note.partition(":")[0] for note in notes[1:]] == ["seen"]
+    assert [note.partition(":")[0] for note in notes[1:]] == ["seen", "seen"]
+    assert "steps of Adam" in notes[1]
 
 
 def test_conditions_of_the_probe_stand_beside_the_part():
