@@ -2,11 +2,13 @@
 
 import logging
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from email.utils import formatdate
+from urllib.error import URLError
 
 import pytest
 from planted_server import planted_server
@@ -263,6 +265,17 @@ def test_where_nobody_listens_nothing_is_asked_again_and_the_way_out_is_said(sle
         server(gone, retries=3).post("x", {})
     assert "127.0.0.1" not in str(caught.value)
     assert slept == []
+
+
+def test_a_name_that_is_not_found_for_a_while_is_asked_again(planted, slept, monkeypatch):
+    def fails(*_, **__):
+        raise URLError(socket.gaierror(socket.EAI_AGAIN, "Temporary failure"))
+
+    asking = server(planted, retries=2)
+    monkeypatch.setattr(asking._opener, "open", fails)
+    with pytest.raises(ServerError, match=r"^x: no answer: gaierror.*, 3 times$"):
+        asking.post("x", {})
+    assert len(slept) == 2
 
 
 def test_a_server_that_has_answered_may_be_gone_for_a_while(slept):

@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sources import make_source
 
@@ -95,6 +96,8 @@ def test_python_takes_them_as_values(ran):
     assert len(row.scores[0].draws) == 4
     with pytest.raises(SpecError, match="--param trials of few_shot_colours"):
         evaluate("mean-colour", "few_shot_colours", params={"trials": 0}, **options)
+    with pytest.raises(SpecError, match=r"--param floors of few_shot_colours.*must be a mapping"):
+        evaluate("mean-colour", "few_shot_colours", params={"floors": np.array([{}])}, **options)
 
 
 def test_a_parameter_deep_in_a_mapping_leaves_the_others_as_the_file_has_them(tmp_path):

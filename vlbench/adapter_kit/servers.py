@@ -60,7 +60,7 @@ FILTERED = re.compile(
 LONGEST_PAUSE, UNLOGGED_PAUSE = 120.0, 10.0
 
 # What is raised if nothing listens at an address, or its host has no number.
-UNREACHED = (ConnectionRefusedError, socket.gaierror)
+NOBODY = (ConnectionRefusedError, socket.gaierror)
 
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")
@@ -228,7 +228,8 @@ class Server:
             status, retry_after, content = future.result(self._timeout)
         except (OSError, HTTPException) as error:
             cause = getattr(error, "reason", error)
-            if isinstance(cause, UNREACHED) and not self._has_answered:
+            may_pass = getattr(cause, "errno", None) == socket.EAI_AGAIN
+            if isinstance(cause, NOBODY) and not (may_pass or self._has_answered):
                 why = self._without_address(f"{cause}")
                 way = "start the server, or check the address"
                 raise ServerError(f"{path}: nothing answers there ({why}); {way}") from None

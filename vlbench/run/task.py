@@ -265,7 +265,7 @@ def _merged(defaults: Any, given: Any) -> Any:
 
     An empty mapping leaves nothing of the defaults.
     """
-    if not (given and isinstance(defaults, Mapping) and isinstance(given, Mapping)):
+    if not (isinstance(defaults, Mapping) and isinstance(given, Mapping) and given):
         return given
     return {**defaults, **{key: _merged(defaults.get(key), part) for key, part in given.items()}}
 
@@ -321,8 +321,8 @@ def _read_params(
         filled = (under_test, *PROBE_FILLED)
         arguments = read_arguments(probe, _expand(spec.params, options), filled)
     # A path of the command line is relative to where the run starts.
-    written = spec.document.values.get("params", {})
-    given = {name for name, _ in {*leaves(options.params)} - {*leaves(written)}}
+    written = {name: str(leaf) for name, leaf in leaves(spec.document.values.get("params", {}))}
+    given = {name for name, leaf in leaves(options.params) if written.get(name) != str(leaf)}
     arguments = {
         key: _resolve(spec, value, "params", key, unchanged=given)
         for key, value in arguments.items()

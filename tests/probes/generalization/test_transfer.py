@@ -76,6 +76,9 @@ def test_steps_of_adam_that_are_too_few_are_said():
     few = probe(Thumbnail(), digits(), seeds=2)
     (note,) = few.notes
     assert note.startswith("400 steps of Adam move a weight by about 0.4 at most: the probe may be")
+    assert note.endswith("; `training: {optimizer: lbfgs}` reaches it")
+    (augmented,) = probe(Thumbnail(), digits(), seeds=2, epochs=1, augment=True).notes
+    assert augmented.endswith("; more epochs come nearer")
     enough = probe(Thumbnail(), digits(), seeds=2, learning_rate=0.01)
     assert enough.notes == []
     assert values(few)["accuracy"] < values(enough)["accuracy"]

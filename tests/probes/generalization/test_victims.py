@@ -84,6 +84,7 @@ def test_a_model_without_a_classifier_gets_the_head_that_transfer_trains(model):
     data = animals()
     victim = find(model, data)
     assert "a linear head, trained on the unscaled features of 60 train images:" in victim.notes[0]
+    assert victim.notes[1].startswith("20 steps of Adam move a weight by about 0.02 at most: ")
     right = torch.arange(3).repeat_interleave(20)
     pixels = torch.stack([model.preprocess(image) for image in data.splits["test"]["image"]])
     (choice,) = victim.choices(pixels, right)

@@ -56,6 +56,25 @@ class LinearTraining(NamedTuple):
 # As in arXiv:2104.08313.
 PAPER_TRAINING = LinearTraining()
 
+# A step of Adam moves each weight by about the learning rate. If all steps together move it by less
+# than this, the probe may be far from its optimum: on 898 digits, .3 gives 85 % in place of 97 %.
+FAR_ENOUGH = 1.0
+
+
+def few_steps(training: LinearTraining, rows: int) -> list[str]:
+    """Return a note if Adam takes too few steps on some train rows, else none.
+
+    Example:
+        >>> few_steps(PAPER_TRAINING, 50_000), len(few_steps(PAPER_TRAINING, 500))
+        ([], 1)
+    """
+    steps = training.epochs * -(-rows // training.batch_size)
+    moved = steps * training.learning_rate
+    if training.optimizer != "adam" or moved >= FAR_ENOUGH:
+        return []
+    way = f"{steps:,} steps of Adam move a weight by about {moved:.2g} at most"
+    return [f"{way}: the probe may be far from its optimum"]
+
 
 def train_linear_probe_once(
     engine: Engine,

@@ -23,6 +23,7 @@ from vlbench.probes.generalization.linear import (
     PAPER_TRAINING,
     LinearProbe,
     classify,
+    few_steps,
     train_and_test_labels,
     train_linear_probe_once,
     zero_probe,
@@ -98,14 +99,14 @@ def _train_head(model: ImageEncoder, data: Data, engine: Engine, seed: int) -> V
     label, _ = train_and_test_labels(data)
     features = engine.features(model.encode_images, train["image"])
     size, training = (len(data.classes), features.shape[1]), PAPER_TRAINING._replace(seed=seed)
-    if all_equal(features):
-        head = zero_probe(*size)
-    else:
+    head, few = zero_probe(*size), list[str]()
+    if not all_equal(features):
         head = train_linear_probe_once(engine, features, label, size, training)
+        few = few_steps(training, len(label))
     epochs, batch_size, learning_rate, weight_decay = training[:4]
     note = HEAD_NOTE.format(len(label), epochs, learning_rate, weight_decay, batch_size)
     on_device = {name: value.to(engine.device) for name, value in head.items()}
-    return Victim(model.encode_images, on_device, [note])
+    return Victim(model.encode_images, on_device, [note, *few])
 
 
 class AttackBatch(NamedTuple):
