@@ -155,6 +155,10 @@ BROKEN_DATA = [
     (DATA_SETS.replace("title", "titel"), "data_sets.yaml:2: 'titel' is unknown"),
     (DATA_SETS.replace("{loader", "[{loader").replace("images}", "images}]"), "4: 'data' must"),
     ("mine: 3\n", "data_sets.yaml:1: must be a mapping of title, data, description"),
+    (
+        DATA_SETS.replace("vlbench.data.image_folder:image_folder", "image_foldr"),
+        "data_sets.yaml:4: no loader is named 'image_foldr'; did you mean image_folder",
+    ),
 ]
 
 

@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vlbench.catalog.loaders import full_loader
 from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.strict_yaml import Document, load_yaml
 from vlbench.errors import SpecError, unknown
@@ -58,9 +59,13 @@ def is_data_sets(file: Path) -> bool:
 def check_data_sets(file: Path) -> None:
     """Raise SpecError with every problem of a data_sets.yaml."""
     document, problems = load_yaml(file), []
+    source = file.parent.parent
+    folders = [file.parent, source / "probes", source / "data", source]
     for name in document.values:
         try:
-            _read_data_set(document, name)
+            loader = _read_data_set(document, name).data.get("loader", ":")
+            if isinstance(loader, str) and ":" not in loader:
+                full_loader(loader, folders, document.where(name, "data", "loader"))
         except SpecError as error:
             problems.append(str(error))
     if problems:

@@ -15,6 +15,9 @@ from vlbench.errors import printed
 # The names of the same option in other commands.
 ALSO = {"--format": "--json", "--json": "--format", "--to": "--file", "--file": "--to"}
 
+# The smallest similarity (difflib's ratio) of a misspelled option: --split is not --limit.
+ALIKE = 0.75
+
 
 class _Store(argparse._StoreAction):  # noqa: SLF001 - argparse has no public name for it
     """Stores a value, and tells the parser if its option is typed a second time, however spelt."""
@@ -90,5 +93,5 @@ def _hints(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
     options = re.findall(r"^ .*?(--[a-z][a-z-]*)", parser.format_help(), re.MULTILINE)
     names = [word.partition("=")[0] for word in words if word.startswith("--")]
     same = [ALSO[name] for name in names if ALSO.get(name) in options]
-    near = same or [close for name in names for close in get_close_matches(name, options, 1)]
+    near = same or [close for name in names for close in get_close_matches(name, options, 1, ALIKE)]
     return [f"did you mean {name}?" for name in near]

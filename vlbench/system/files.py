@@ -185,7 +185,8 @@ def locked(folder: Path, what: str) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         lock = take_lock(folder / ".lock")
     except OSError as error:
-        raise OutputError(f"cannot write {what} to {folder}: {error.strerror}") from error
+        why = "it is a file" if folder.is_file() else error.strerror
+        raise OutputError(f"cannot write {what} to {folder}: {why}") from error
     assert lock
     try:
         yield
