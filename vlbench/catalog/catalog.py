@@ -150,7 +150,7 @@ def read_catalog(include: Sequence[Path] = ()) -> tuple[Catalog, list[str]]:
     problems: list[str] = []
     tasks: dict[str, TaskSpec] = {}
     broken: dict[str, str] = {}
-    lines: dict[str, ModelSpec] = {}
+    models: dict[str, ModelSpec] = {}
     left_out: list[str] = []
     for source in find_sources(include):
         for file in sorted((source / "tasks").rglob("*.yaml")):
@@ -159,16 +159,16 @@ def read_catalog(include: Sequence[Path] = ()) -> tuple[Catalog, list[str]]:
                 _add(tasks, specs, problems, "task")
                 broken |= problems_by_task
         listing = source / "model_adapters" / "models.yaml"
-        models = _tolerant(problems, partial(load_models, left_out=left_out), listing, source)
-        for model in models or []:
-            _add(lines, [model], problems, "model")
+        listed = _tolerant(problems, partial(load_models, left_out=left_out), listing, source)
+        for model in listed or []:
+            _add(models, [model], problems, "model")
     for name, task in [*tasks.items()]:
         if wrong := group_problems(task, tasks):
             broken[name] = "\n".join(wrong)
             del tasks[name]
     for problem in left_out:
         _say_once(problem)
-    catalog = Catalog(tasks, *split_renamed(lines), broken)
+    catalog = Catalog(tasks, *split_renamed(models), broken)
     return catalog, problems + renamed_problems(catalog)
 
 
