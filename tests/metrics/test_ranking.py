@@ -216,6 +216,13 @@ def test_the_candidate_that_ranks_first_is_named_unless_it_is_tied(
     assert (found.first.item(), found.first_right.item()) == (first, first_right)
 
 
+@pytest.mark.parametrize(("second", "first"), [(599, -1), (600, -1), (700, -1), (None, 3)])
+def test_the_highest_of_many_candidates_is_named_unless_any_other_is_tied(second, first):
+    scores = torch.linspace(0.1, 0.5, 701)[None]
+    scores[0, [3] if second is None else [3, second]] = 0.9
+    assert right_ranks(scores, torch.tensor([[0]])).first.item() == first
+
+
 def test_two_places_of_four_hold_one_of_two_right_ones_five_times_of_six():
     found = ranks_of_chance(torch.tensor([4]), torch.tensor([2]))
     assert recall_at(found, 2).tolist() == [pytest.approx(5 / 6)]

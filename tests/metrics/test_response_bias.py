@@ -189,6 +189,18 @@ def test_what_a_model_knows_is_found_if_all_clusters_have_one_order_of_right_lab
     assert (found.p, found.p_by) == (1 / 2000, "permutations")
 
 
+def test_within_a_cluster_only_replies_to_items_of_one_stratum_are_exchanged():
+    # Each cluster has an item of one category, where nothing is known, and one of another, where
+    # the same reply is always right.
+    label, right = np.ones((12, 2), int), np.ones((12, 2), int)
+    label[:6, 0], right[::2, 0] = 0, 0
+    category, cluster = np.tile([0, 1], 12), np.repeat(np.arange(12), 2)
+    replies = said(label.ravel(), right.ravel(), 2, category=category, cluster=cluster)
+    found = response_bias(replies, permutations=20_000)
+    assert found.p_by == "permutations"
+    assert found.p == pytest.approx(hypergeom.sf(2, 12, 6, 6), abs=0.015)
+
+
 def test_the_jackknife_gives_p_if_there_are_few_distinct_permutations():
     # Clusters of 1, 2, ... 5 items have no other whose replies they could get.
     cluster = np.repeat(np.arange(5), np.arange(1, 6))
