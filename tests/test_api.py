@@ -257,6 +257,18 @@ def test_a_matrix_is_square_and_has_names(tmp_path, monkeypatch):
     assert [*found.columns] == ["a", "b"]
 
 
+def test_a_matrix_of_a_folder_has_no_class_of_an_image_outside_the_folders_of_classes(tmp_path):
+    for place in ("cat", "cat/day", "dog/day", "."):
+        (tmp_path / place).mkdir(parents=True, exist_ok=True)
+        for i in range(2):
+            Image.new("RGB", (4, 4), (i, len(place), 0)).save(tmp_path / place / f"{i}.png")
+    with pytest.raises(DataError, match=r"^0\.png is in no folder of a class"):
+        vlbench.rdm("raw-pixels", str(tmp_path), cache_dir=None)
+    for i in range(2):
+        (tmp_path / f"{i}.png").unlink()
+    assert [*vlbench.rdm("raw-pixels", str(tmp_path), cache_dir=None).columns] == ["cat", "dog"]
+
+
 def test_a_task_that_makes_no_matrix_is_refused_before_it_runs():
     with pytest.raises(
         UnknownNameError, match="rows of few_shot_digits have no matrix; rows of rsa"

@@ -273,9 +273,9 @@ def extract_features(
     """Return a model's features of examples, of a task's `column` in a `split`, or of a folder.
 
     A text is a task's name, or else a folder, whose images are found at any depth and labelled by
-    their parent folders. `layers` are names, or only `all`. Features in the store are not computed
-    again. Raises CannotDo for a model that does not encode such values, UnknownNameError for a text
-    that is neither a task nor a folder, and DataAbsent.
+    the folders of their classes. `layers` are names, or only `all`. Features in the store are not
+    computed again. Raises CannotDo for a model that does not encode such values, UnknownNameError
+    for a text that is neither a task nor a folder, and DataAbsent.
     """
     with loaded(model, options) as (resolved, live, complete):
         source = examples
@@ -291,7 +291,8 @@ def extract_rdm(
 
     `source` is the task, or else a folder of images with a folder for each class, whose matrix is
     computed as in `rsa_scenes`. Raises UnknownNameError for a task without a matrix, CannotDo with
-    the reason if there is no result, and DataError for a folder with fewer than two classes.
+    the reason if there is no result, and DataError for a folder with fewer than two classes or
+    with an image in none.
     """
     if str(source) not in load_catalog(options.include_path).tasks:
         return _rdm_of_folder(extract_features(model, source, options, progress=progress))
@@ -320,6 +321,11 @@ def _rdm_of_folder(features: Features) -> Rdm:
     """Return the matrix of distances between the classes of a folder, in standard errors."""
     labels = np.array(features.labels or [])
     names = sorted({*labels.tolist()})
+    if "" in names:
+        stray = features.ids[int(np.flatnonzero(labels == "")[0])]
+        raise DataError(
+            f"{stray} is in no folder of a class; move it into one, or out of the folder"
+        )
     if len(names) < 2:
         raise DataError(
             f"a matrix needs two or more classes, a folder each; there are {len(names)}"

@@ -60,3 +60,18 @@ def test_a_cache_has_no_parquet_files(tmp_path):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).touch()
     assert list(map(str, parquet_files(tmp_path))) == ["data/train.parquet"]
+
+
+def test_folders_inside_the_folder_of_a_class_are_no_classes_of_features(tmp_path):
+    put(tmp_path, "cat/day/a.png", "dog/day/b.png", "dog/night/c.png", "d.png")
+    assert of_folder(tmp_path).labels == ["cat", "", "dog", "dog"]
+
+
+def test_features_of_train_and_test_have_the_classes_of_both(tmp_path):
+    put(tmp_path, "train/cat/a.png", "test/cat/day/b.png", "val/dog/c.png")
+    assert of_folder(tmp_path).labels == ["cat", "cat", "dog"]
+
+
+def test_train_may_be_the_folder_of_a_class_of_features(tmp_path):
+    put(tmp_path, "bus/a.png", "train/b.png")
+    assert of_folder(tmp_path).labels == ["bus", "train"]

@@ -105,6 +105,18 @@ def test_controls_and_rows_without_items_do_not_count_in_the_correction(tmp_path
     assert standing("control-0", found) == "behind"
 
 
+def test_the_items_that_are_wrong_most_often_are_so_without_controls(tmp_path):
+    rows = [measured(tmp_path, m, one) for m, one in (("best", BEST), ("near", NEAR))]
+    controls = [measured(tmp_path, f"control-{i}", FAR, **KNOWS_NOTHING) for i in range(3)]
+    found = led(write(tmp_path, board(*rows, *controls)))["a"]
+    assert [(one.id, one.credit, one.models) for one in found.worst] == [
+        ("38.png", 0.5, 2),
+        ("39.png", 0.5, 2),
+    ]
+    (blind,) = led(write(tmp_path, board(*controls))).values()
+    assert blind.worst[0].models == 3
+
+
 def test_a_model_beside_controls_alone_is_corrected_for_no_pair(tmp_path):
     rows = [measured(tmp_path, "best", BEST), measured(tmp_path, "noise", FAR, **KNOWS_NOTHING)]
     found = led(write(tmp_path, board(*rows)))["a"]

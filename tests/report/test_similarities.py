@@ -69,6 +69,20 @@ def test_the_primary_score_is_the_mean_over_the_other_models(tmp_path):
     assert found["mean_rdm_correlation", None]["value"] == pytest.approx(np.mean(others))
 
 
+def test_controls_that_were_run_too_do_not_change_the_mean_of_a_model(tmp_path):
+    without = scores(compared(tmp_path), "rn50")["mean_rdm_correlation", None]
+    blind = {"provenance": {"control": True}}
+    control = row(tmp_path, "rsa_x", "noise", matrix(7, shared=9), **blind)
+    rows = compared(tmp_path, control)
+    found = scores(rows, "rn50")
+    assert found["mean_rdm_correlation", None]["value"] == pytest.approx(without["value"])
+    assert found["mean_rdm_correlation", None]["ci95"] == pytest.approx(without["ci95"])
+    assert ("rdm_correlation", "noise") in found
+    pairs = [scores(rows, "noise")["rdm_correlation", name]["value"] for name in COMPARED]
+    mean = scores(rows, "noise")["mean_rdm_correlation", None]["value"]
+    assert mean == pytest.approx(np.mean(pairs))
+
+
 def test_a_constant_matrix_correlates_with_nothing(tmp_path):
     found = scores(compared(tmp_path, row(tmp_path, "rsa_x", "flat", torch.zeros(36))), "flat")
     assert {score["value"] for score in found.values()} == {0.0}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,6 +16,8 @@ from vlbench.errors import IdentityClash, SpecError
 from vlbench.results import Artifact, At, Result, SavedArtifact, artifact_bytes
 from vlbench.schema import Key, Misfit, misfit, read, read_arguments
 from vlbench.system import files
+
+LOGGER = logging.getLogger(__name__)
 
 SCHEMA = 1
 
@@ -52,11 +55,12 @@ class _Primary:
     at: At
 
 
-def read_board(file: Path) -> Board | None:
+def read_board(file: Path, *, is_rebuilt: bool = False) -> Board | None:
     """Return a board or a summary; None if there is no file.
 
-    Keys missing in the rows of a summary get the defaults of `Result`. Raises SpecError, naming the
-    file and the key, for everything else that does not fit the schema.
+    Keys missing in the rows of a summary get the defaults of `Result`. A summary that has not been
+    built since its boards changed is logged, unless it `is_rebuilt` next. Raises SpecError, naming
+    the file and the key, for everything else that does not fit the schema.
     """
     try:
         content = json.loads(files.read_text(file, files.MOST_BOARD))
@@ -70,9 +74,18 @@ def read_board(file: Path) -> Board | None:
             f"{file} is not a board of schema {SCHEMA}, the only schema that this vlbench reads"
         )
     try:
-        return _board(content)
+        board = _board(content)
     except Misfit as error:
         raise SpecError("\n".join(error.lines(lambda *_: str(file)))) from error
+    tasks = [] if is_rebuilt else [*content.get("versions", ())]
+    if newer := [task for task in tasks if _is_newer(board_file(file.parent.parent, task), file)]:
+        which = f"{', '.join(newer)} changed after it was built"
+        LOGGER.warning("%s is out of date: %s; run vlbench leaderboard build", board.task, which)
+    return board
+
+
+def _is_newer(file: Path, other: Path) -> bool:
+    return file.is_file() and file.stat().st_mtime_ns > other.stat().st_mtime_ns
 
 
 def board_digest(file: Path) -> str:

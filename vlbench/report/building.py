@@ -206,7 +206,7 @@ def build(output: Path, catalog: Catalog, figures: Figures | None = None) -> tup
     """
     boards = folder_boards(output)
     for file in sorted(output.glob("summaries/*.json")):
-        read_board(file)
+        read_board(file, is_rebuilt=True)
     groups = {name: task.group for name, task in catalog.tasks.items() if task.group}
     groups = with_matrices(boards, groups)
     seen = {name: model.training_images or 0 for name, model in catalog.models.items()}

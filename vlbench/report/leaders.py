@@ -53,8 +53,8 @@ class Leaders(NamedTuple):
 
     `tied` lists the models that do not differ from the leader. `p` has the p of each tested model,
     corrected for all pairs of tested models without controls. `untested` has the reasons. `worst`
-    are the items that the models of the set get wrong most often. `detectable` is the smallest
-    difference from the leader that the test would have detected.
+    are the items that the models, without controls, get wrong most often. `detectable` is the
+    smallest difference from the leader that the test would have detected.
     """
 
     leader: str
@@ -123,12 +123,13 @@ def _leaders(
     for model in sorted(scored, key=lambda model: (model != leader, model)):
         try:
             items = items_of(model, read_items(output, good[model]), scored[model], first)
-            models += [answered(items)] if with_worst else []
+            is_rival = good[model].is_control <= good[leader].is_control
+            models += [answered(items)] if with_worst and is_rival else []
             if model == leader:
                 first = items
             elif first:
                 tested[model] = compare(first, items, higher_is_better=higher)
-                rivals += good[model].is_control <= good[leader].is_control
+                rivals += is_rival
         except DataError as error:
             untested[model] = str(error)
     if first is None:

@@ -166,7 +166,7 @@ def similarities(members: Sequence[Member]) -> Similarities:
     for block in left_out(table, groups):
         for less in block.transpose(1, 0, 2):
             i = len(intervals)
-            mean, mean_less = ((r.sum(-1) - r[..., i]) / (count - 1) for r in (pearson[i], less))
+            mean, mean_less = (r[..., _others(members, i)].mean(-1) for r in (pearson[i], less))
             of_means.append(jackknife(mean, mean_less))
             intervals.append(jackknife(pearson[i], less))
     del table  # 1 GB for 500 matrices of 1,000 classes
@@ -180,19 +180,19 @@ def similarities(members: Sequence[Member]) -> Similarities:
 def similarity_rows(members: Sequence[Member], matrix: Similarities) -> Iterator[dict[str, Any]]:
     """Yield a row for each model: its correlation with each other model, and their mean.
 
-    Each correlation and mean has the bounds of the noise ceiling.
+    The mean leaves out controls. Each correlation and mean has the bounds of the noise ceiling.
     """
     kind, classes, places = members[0].kind, len(members[0].classes), range(len(members))
     keys = json.dumps(sorted({member.comparable for member in members}))
     comparable = "sha256:" + hashlib.sha256(keys.encode()).hexdigest()
     ceilings = _ceilings(members)
     for i, member in enumerate(members):
-        others = [j for j in places if j != i]
+        others = _others(members, i)
         mean = float(matrix.pearson[i, others].mean())
         scores = [_score(kind.mean, mean, classes, matrix.of_means[i])]
         scores += _ceiling(ceilings[:, i, others].mean(1), classes)
         errors, (lows, highs) = matrix.intervals[i]
-        for j in others:
+        for j in filter(i.__ne__, places):
             at = {"with": members[j].name}
             floor = {kind.floor: float(matrix.floors[i, j])}
             around, value = Interval(errors[j], (lows[j], highs[j])), float(matrix.pearson[i, j])
@@ -201,6 +201,16 @@ def similarity_rows(members: Sequence[Member], matrix: Similarities) -> Iterator
             if matrix.spearman is not None:
                 scores.append(_score(kind.rank, float(matrix.spearman[i, j]), classes, None, at))
         yield _row(member.name, scores, classes, comparable, member)
+
+
+def _others(members: Sequence[Member], i: int) -> list[int]:
+    """Return the places of the models that the mean of model i is over.
+
+    These are all other models except controls, which ignore their inputs, so that a mean does not
+    depend on how many of them were run; if all others are controls, it is over them.
+    """
+    others = [j for j in range(len(members)) if j != i]
+    return [j for j in others if not members[j].is_control] or others
 
 
 def _ceilings(members: Sequence[Member]) -> Floats:

@@ -134,11 +134,17 @@ def of_texts(texts: Sequence[str]) -> ToEncode:
 
 
 def of_folder(root: Path) -> ToEncode:
-    """Return the images of a folder, at any depth; their labels are their parent folders."""
+    """Return the images of a folder, at any depth, with their classes as `image_folder` has them.
+
+    A class is a folder in the root, or in its folders if `train` or `test` is one and has folders.
+    The label of an image outside the folders of classes is empty.
+    """
     names = [name for name in visible_files(root).names if name.lower().endswith(SUFFIXES)]
     if not names:
         raise DataError(f"{root.name} has no images ({', '.join(SUFFIXES)})")
-    folders = [normal_form(PurePath(name).parent.name) for name in names]
+    parents = [PurePath(name).parts[:-1] for name in names]
+    depth = int(any(of[0] in {"train", "test"} for of in parents if len(of) > 1))
+    folders = [normal_form((*of[depth:], "")[0]) for of in parents]
     return ToEncode(file_images(root, names), folders if any(folders) else None)
 
 

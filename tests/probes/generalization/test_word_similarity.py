@@ -172,3 +172,20 @@ def test_the_correlation_over_wordsim_is_scipys():
     ]
     score, _ = measured(Texts(table), gensim_word_pairs(name="wordsim353"))
     assert score.value == pytest.approx(spearmanr(alike, list(test["score"]))[0], abs=1e-6)
+
+
+def test_cosines_that_differ_only_by_rounding_are_ties():
+    table = {
+        word: torch.rand(50, generator=torch.Generator().manual_seed(i))
+        for i, word in enumerate("abcdefgh")
+    }
+    rows = [(word, word, float(i)) for i, word in enumerate("abcdefgh")] + [
+        ("a", "b", -1.0),
+        ("b", "c", -2.0),
+    ]
+    score, _ = measured(Texts(table), pairs_data(rows))
+    unit = {word: vector.numpy() / np.linalg.norm(vector) for word, vector in table.items()}
+    alike = [1.0] * 8 + [unit[a] @ unit[b] for a, b, _ in rows[8:]]
+    assert score.value == pytest.approx(
+        spearmanr(alike, [human for *_, human in rows])[0], abs=1e-9
+    )

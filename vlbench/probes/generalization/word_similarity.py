@@ -54,6 +54,9 @@ PERMUTATIONS = 100
 # Cosines of float32 vectors that differ by at most this are equal.
 CONSTANT = 1e-6
 
+# Cosines have so many decimals; float64 would have up to 16, the last of them rounding.
+DECIMALS = 12
+
 # Correlations are clipped to this before Fisher's transform, which is infinite at 1.
 NEAREST = 1 - 1e-12
 
@@ -151,9 +154,13 @@ def agreement(
 
 
 def cosines(vectors: Tensor, pairs: Places) -> Floats:
-    """Return the cosine of each of [N, 2] pairs of unit vectors [W, D]; 0 for a zero vector."""
+    """Return the cosine of each of [N, 2] pairs of unit vectors [W, D]; 0 for a zero vector.
+
+    Cosines that differ only by rounding are made equal, because ranks would tell them apart: those
+    of words with themselves, and of vectors of counts.
+    """
     first, second = vectors[pairs[:, 0]], vectors[pairs[:, 1]]
-    return (first * second).sum(1).numpy()
+    return (first * second).sum(1).round(decimals=DECIMALS).numpy()
 
 
 def _floor(vectors: Tensor, pairs: Places, human: Floats, seed: int) -> float:

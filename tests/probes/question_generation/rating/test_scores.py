@@ -79,6 +79,22 @@ def test_a_mean_has_an_interval_and_stands_beside_peoples(tmp_path):
     assert found["image_relevance", "2"].difference_from_human.value == 0
 
 
+def test_an_interval_ends_where_the_scale_does(tmp_path):
+    folder = fill_all(sheets(tmp_path, count=20))
+
+    def answer(cells):
+        is_first = int(cells["question"][:-1].split()[-1]) == 0
+        return str(1 if cells["question"].startswith("who") else 5 - is_first)
+
+    filled(folder, "readability", answer)
+    found = {(one.sheet, one.system): one for one in mean_ratings(read_ratings(folder))}
+    first = found["readability", "1"]
+    # A mean of 4.95 with a standard error of .05 or so: the upper end would be above 5.
+    assert first.mean.value == pytest.approx(4.95)
+    assert first.mean.ci95[1] == 5
+    assert first.difference_from_human.ci95[1] == 4
+
+
 def test_all_that_people_said_is_plain_values(tmp_path):
     content = as_json(read_ratings(fill_all(sheets(tmp_path))))
     assert (content["raters"], content["images"], content["model"]) == (3, 4, "m")

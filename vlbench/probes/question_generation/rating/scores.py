@@ -162,7 +162,8 @@ def _estimate(sums: Floats, each: Floats, least: float, greatest: float) -> Esti
     """Return a mean rating, or a difference of two, from sums over the raters per image."""
     estimate = clustered_ratio(sums, each)
     if estimate.stderr:
-        return estimate
+        low, high = estimate.ci95
+        return estimate._replace(ci95=(max(low, least), min(high, greatest)))
     return unvaried(estimate.value, len(each), least, greatest)
 
 
