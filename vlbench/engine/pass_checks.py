@@ -29,6 +29,9 @@ SOME = 2
 # products of such rows are finite in float32, so probes need not handle overflow.
 SMALLEST = 1e-15
 
+# Cosines of orthogonal vectors are all rounding: similarities are compared on this scale at least.
+SMALL_COSINE = 1e-2
+
 CHANGES_PIXELS = (
     "changes the pixels that it is given; copy them first, for example pixels = pixels - mean "
     "instead of pixels -= mean"
@@ -116,6 +119,25 @@ def tensors(method: str, outputs: Sequence[Any]) -> list[Tensor]:
     """Return the compared tensor of each output of an adapter's method."""
     part = PARTS.get(method)
     return [getattr(output, part) if part else output for output in outputs]
+
+
+@torch.no_grad()
+def require_pairwise(model: Any, images: Tensor, texts: Tensor, dtype: torch.dtype) -> None:
+    """Raise SpecError, with its line, if the similarity of a pair depends on other pairs.
+
+    It is also raised if `similarity` changes its vectors. The first of [N, D] images and [M, D]
+    texts are passed.
+    """
+    sides = images[:REPEATED], texts[:REPEATED]
+    copies = [side.clone() for side in sides]
+    table = model.similarity(*copies)
+    single = model.similarity(*(side[-1:].clone() for side in sides))
+    apart = float((single - table[-1:, -1:]).abs().max())
+    largest = max(float(table.abs().max()), SMALL_COSINE)
+    if apart > tolerance(dtype) * largest or not all(map(torch.equal, copies, sides)):
+        where = f"{defined_at(model.similarity)}: {type(model).__name__}.similarity"
+        why = "must depend only on the two vectors of a pair, and change none"
+        raise SpecError(f"{where} {why}; a pair by itself differs by {apart:.3g}")
 
 
 def difference(pairs: Sequence[tuple[Tensor, Tensor]], tolerance: float) -> str:
