@@ -29,9 +29,6 @@ SOME = 2
 # products of such rows are finite in float32, so probes need not handle overflow.
 SMALLEST = 1e-15
 
-# Cosines of orthogonal vectors are all rounding: similarities are compared on this scale at least.
-SMALL_COSINE = 1e-2
-
 CHANGES_PIXELS = (
     "changes the pixels that it is given; copy them first, for example pixels = pixels - mean "
     "instead of pixels -= mean"
@@ -133,7 +130,8 @@ def require_pairwise(model: Any, images: Tensor, texts: Tensor, dtype: torch.dty
     table = model.similarity(*copies)
     single = model.similarity(*(side[-1:].clone() for side in sides))
     apart = float((single - table[-1:, -1:]).abs().max())
-    largest = max(float(table.abs().max()), SMALL_COSINE)
+    # Cosines of orthogonal vectors are all rounding.
+    largest = max(float(table.abs().max()), 1e-2)
     if apart > tolerance(dtype) * largest or not all(map(torch.equal, copies, sides)):
         where = f"{defined_at(model.similarity)}: {type(model).__name__}.similarity"
         why = "must depend only on the two vectors of a pair, and change none"
@@ -208,8 +206,7 @@ class Repeating:
                 boxes = values[1][i] if self.__name__ == "encode_regions" else None
                 if len(set((sizes := _sizes(output, boxes)).values())) > 1:
                     parts = " and ".join(f"{size} {part}" for part, size in sizes.items())
-                    message = f"{self.__name__} gave {parts} for example {i} of a batch"
-                    raise ValueError(f"{message}; return as many of each")
+                    raise ValueError(f"{self.__name__} gave {parts} for example {i} of a batch")
             return [_own(output) for output in outputs]
         return outputs
 
@@ -312,8 +309,7 @@ def _sizes(output: Any, boxes: Tensor | None) -> dict[str, int]:
     if isinstance(output, TokenVectors):
         return {"spans": len(output.spans), "vectors": len(output.vectors)}
     if isinstance(output, Regions):
-        names = ("boxes", "vectors", "scores", "labels")
-        parts = {name: getattr(output, name) for name in names}
+        parts = {part: getattr(output, part) for part in ("boxes", "vectors", "scores", "labels")}
         return {name: len(part) for name, part in parts.items() if part is not None}
     return {} if boxes is None else {"boxes": len(boxes), "vectors": len(output)}
 
