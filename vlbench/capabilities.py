@@ -85,6 +85,7 @@ class TokenVectors(NamedTuple):
 class JointAttention(NamedTuple):
     """Attention float32 [layers, heads, T, R] of T text spans to R boxes ([R, 4], xyxy pixels).
 
+    The boxes of a picture are the same, in the same order, for each text.
     `whole` is True if the softmax runs over the whole input, so that a row's sum is its attention
     to the image, and False if it runs only over the image.
     """

@@ -5,7 +5,7 @@ import torch
 from honest import Honest
 from torch import Tensor
 
-from vlbench.capabilities import Picture
+from vlbench.capabilities import Picture, Regions, TokenVectors
 from vlbench.engine.pass_checks import (
     REPEATED,
     SOME,
@@ -194,3 +194,49 @@ def test_what_are_no_pixels_is_named(pixels, found):
     message = rf"^test_pass_checks\.py:\d+: preprocess gave {found}; return"
     with pytest.raises(SpecError, match=message):
         pixels_of(lambda _: pixels, None)
+
+
+def test_outputs_stay_when_the_method_uses_its_memory_again():
+    memory = torch.zeros(8)
+
+    def score_pairs(_, texts):
+        return memory[: len(texts)].copy_(torch.tensor([float(len(text)) for text in texts]))
+
+    def encode_tokens(texts):
+        scores = score_pairs(None, texts)
+        return [TokenVectors([(0, 1)], scores[i, None, None]) for i in range(len(texts))]
+
+    score, encode = Repeating(score_pairs), Repeating(encode_tokens)
+    first, tokens = score([0, 0], ["a", "bb"]), encode(["a", "bb"])
+    score([0, 0], ["ccc", "dddd"])
+    assert first.tolist() == [1, 2]
+    assert [token.vectors.item() for token in tokens] == [1, 2]
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (3, 1), (1, 3)])
+def test_scores_that_are_not_one_per_pair_are_refused(shape):
+    def score_pairs(_, texts):
+        return torch.ones(shape)[: len(texts)]
+
+    with pytest.raises(ValueError, match=r"score_pairs of .* gave .* for 3 pairs"):
+        Repeating(score_pairs)([0, 0, 0], ["a", "b", "c"])
+
+
+ONE_BOX = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "parts"),
+    [
+        ("encode_tokens", TokenVectors([(0, 1)], torch.ones(2, 3)), "1 spans and 2 vectors"),
+        ("encode_regions", torch.ones(2, 3), "1 boxes and 2 vectors"),
+        ("detect", Regions(ONE_BOX, None, None, ["a", "b"], (1, 1)), "1 boxes and 2 labels"),
+    ],
+)
+def test_parts_of_an_output_that_are_not_equally_many_are_refused(name, output, parts):
+    def method(values, *_):
+        return [output for _ in values]
+
+    method.__name__ = name
+    with pytest.raises(ValueError, match=f"{name} gave {parts} for example 0"):
+        Repeating(method)(["a"], [ONE_BOX])

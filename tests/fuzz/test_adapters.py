@@ -35,7 +35,7 @@ class Planted(Honest):
         return [TokenVectors([(0, 1)] * 2, self.vector(hash_of(text), 2, 4)) for text in texts]
 
     def encode_regions(self, pictures, boxes):
-        return [self.vector(int(box.sum()), 3, 4) for box in boxes]
+        return [self.vector(int(box.sum()), len(box), 4) for box in boxes]
 
     def detect(self, pictures):
         seeds = [picture.image.getpixel((0, 0))[0] for picture in pictures]

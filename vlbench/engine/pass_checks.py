@@ -12,6 +12,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from vlbench.capabilities import Regions, TokenVectors
 from vlbench.errors import SpecError, defined_at
 
 # Two outputs are equal within this fraction of their largest magnitude, or within ROUNDINGS units
@@ -37,6 +38,9 @@ NORMALISES = "Move Normalize from preprocess into encode_images."
 
 # The compared field of an output that is not a tensor.
 PARTS = {"encode_tokens": "vectors", "detect": "boxes", "attend": "weights"}
+
+# Methods that return a number per example, [N].
+SCORES = frozenset({"score_pairs", "score_answers"})
 
 WAY_OUT = (
     "an output must depend only on its own example: call model.eval(), keep the batch's order, "
@@ -114,6 +118,26 @@ def tensors(method: str, outputs: Sequence[Any]) -> list[Tensor]:
     return [getattr(output, part) if part else output for output in outputs]
 
 
+@torch.no_grad()
+def require_pairwise(model: Any, images: Tensor, texts: Tensor, dtype: torch.dtype) -> None:
+    """Raise SpecError, with its line, if the similarity of a pair depends on other pairs.
+
+    It is also raised if `similarity` changes its vectors. The first of [N, D] images and [M, D]
+    texts are passed.
+    """
+    sides = images[:REPEATED], texts[:REPEATED]
+    copies = [side.clone() for side in sides]
+    table = model.similarity(*copies)
+    single = model.similarity(*(side[-1:].clone() for side in sides))
+    apart = float((single - table[-1:, -1:]).abs().max())
+    # Cosines of orthogonal vectors are all rounding.
+    largest = max(float(table.abs().max()), 1e-2)
+    if apart > tolerance(dtype) * largest or not all(map(torch.equal, copies, sides)):
+        where = f"{defined_at(model.similarity)}: {type(model).__name__}.similarity"
+        why = "must depend only on the two vectors of a pair, and change none"
+        raise SpecError(f"{where} {why}; a pair by itself differs by {apart:.3g}")
+
+
 def difference(pairs: Sequence[tuple[Tensor, Tensor]], tolerance: float) -> str:
     """Return how the first unequal pair of outputs differs; empty if all are equal.
 
@@ -157,10 +181,19 @@ class Repeating:
         self._first: tuple[list[Any], list[Tensor]] | None = None
 
     def __call__(self, *values: Any) -> Any:
-        """Return the method's outputs; ValueError for a list that contains a non-finite number."""
+        """Return copies of the method's outputs, because its next call may overwrite their memory.
+
+        Raises ValueError for a list that contains a non-finite number, for scores that are not [N],
+        and for parts of an output that are not equally many.
+        """
         outputs = self._outputs(values)
-        # For a tensor, the caller reports the non-finite row.
-        if not isinstance(outputs, Tensor) and _count(outputs) == len(values[0]):
+        if isinstance(outputs, Tensor):
+            if self.__name__ in SCORES and outputs.shape != (len(values[0]),):
+                gave = f"gave {list(outputs.shape)} for {len(values[0])} pairs; return [N]"
+                raise ValueError(f"{self.__name__} of {type(self.__self__).__name__} {gave}")
+            # The caller reports the non-finite row.
+            return outputs.clone()
+        if _count(outputs) == len(values[0]):
             for i, output in enumerate(outputs):
                 if not _is_finite(output):
                     example = (
@@ -170,6 +203,11 @@ class Repeating:
                         f"{self.__name__} gave NaN or infinite values for {example} of a batch"
                     )
                     raise ValueError(message)
+                boxes = values[1][i] if self.__name__ == "encode_regions" else None
+                if len(set((sizes := _sizes(output, boxes)).values())) > 1:
+                    parts = " and ".join(f"{size} {part}" for part, size in sizes.items())
+                    raise ValueError(f"{self.__name__} gave {parts} for example {i} of a batch")
+            return [_own(output) for output in outputs]
         return outputs
 
     def _outputs(self, values: Sequence[Any]) -> Any:
@@ -264,6 +302,23 @@ def _is_finite(output: Any) -> bool:
     """Return whether all tensors of an output, such as boxes and their vectors, are finite."""
     parts = output if isinstance(output, tuple) else (output,)
     return all(bool(part.isfinite().all()) for part in parts if isinstance(part, Tensor))
+
+
+def _sizes(output: Any, boxes: Tensor | None) -> dict[str, int]:
+    """Return the sizes of the parts of an output that must be equally many, by name."""
+    if isinstance(output, TokenVectors):
+        return {"spans": len(output.spans), "vectors": len(output.vectors)}
+    if isinstance(output, Regions):
+        parts = {part: getattr(output, part) for part in ("boxes", "vectors", "scores", "labels")}
+        return {name: len(part) for name, part in parts.items() if part is not None}
+    return {} if boxes is None else {"boxes": len(boxes), "vectors": len(output)}
+
+
+def _own(output: Any) -> Any:
+    """Return an output with its own memory; regions and attention, read at once, are unchanged."""
+    if isinstance(output, TokenVectors):
+        return output._replace(vectors=output.vectors.clone())
+    return output.clone() if isinstance(output, Tensor) else output
 
 
 def _is_power(number: int, base: int) -> bool:

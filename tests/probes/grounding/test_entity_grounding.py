@@ -17,6 +17,7 @@ from grounding_fakes import (
 
 from vlbench.cli import main
 from vlbench.code.functions import load_object
+from vlbench.data.coco_files import Phrase
 from vlbench.data.scenes import scenes
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
@@ -99,6 +100,26 @@ def test_floors_and_the_upper_bound_are_known_without_the_model():
     floors = {"random_region": 3 / 16, "largest_region": 0.25, "most_confident_region": 0.25}
     assert score(outcome, "split_half_accuracy").floors == floors
     assert score(outcome, "upper_bound").value == 0.75
+
+
+class Sorts(Planted):
+    """Returns the boxes of an image in another order for each caption."""
+
+    def attend(self, pictures, texts):
+        pairs = zip(super().attend(pictures, texts), texts, strict=True)
+        orders = [(joint, [(i + int(text[7])) % 4 for i in range(4)]) for joint, text in pairs]
+        return [j._replace(weights=j.weights[..., o], boxes=j.boxes[o]) for j, o in orders]
+
+
+def test_boxes_that_differ_between_the_captions_of_an_image_are_refused():
+    data, first = data_of(SCENES), ["a", "thing2", "sees", "the", "thing0", "0"]
+    columns = data.splits["test"].columns
+    for name, more in {"captions": " ".join(first), "words": first, "phrases": []}.items():
+        columns[name].stored[0].append(more)
+    columns["phrases"].stored[0][1].append(Phrase(0, 2, (2,)))
+    assert score(probe(Planted(), data), "best_head_accuracy").value == 1.0
+    with pytest.raises(DataError, match="'a thing2 sees the thing0 0' has other boxes"):
+        probe(Sorts(), data)
 
 
 def test_any_gold_box_of_a_phrase_counts():

@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 from vlbench.capabilities import Picture
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine
-from vlbench.errors import DataError, TooFewRows
+from vlbench.errors import DataError, SpecError, TooFewRows
 from vlbench.probes.matching import retrieval as module
 from vlbench.probes.matching.retrieval import retrieval, retrieval_in_pools
 
@@ -391,3 +391,25 @@ def test_a_similarity_that_is_no_number_is_refused():
     model = noise(2, 2)
     with pytest.raises(ValueError, match="a score is not finite"):
         probe(retrieval, Broken(model.features, model.texts), captioned(1, 1))
+
+
+class Softmax(Towers):
+    """Gives an image probabilities of the texts that it is compared with."""
+
+    def similarity(self, images, texts):
+        return super().similarity(images, texts).softmax(1)
+
+
+class Centres(Towers):
+    """Centres the vectors of texts in place."""
+
+    def similarity(self, images, texts):
+        texts -= 0.5
+        return super().similarity(images, texts)
+
+
+@pytest.mark.parametrize("kind", [Softmax, Centres])
+def test_a_similarity_that_depends_on_other_pairs_or_changes_vectors_is_refused(kind):
+    towers = noise(3, 6)
+    with pytest.raises(SpecError, match=rf"test_retrieval.py:\d+: {kind.__name__}.similarity must"):
+        probe(retrieval, kind(towers.features, towers.texts), captioned(2, 2, 2))

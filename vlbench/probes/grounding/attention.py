@@ -19,11 +19,12 @@ from torch import Tensor
 from vlbench.capabilities import Detector, JointAttender, JointAttention, Picture, Regions
 from vlbench.data.records import Column
 from vlbench.engine import Engine
-from vlbench.errors import CannotDo
+from vlbench.errors import CannotDo, DataError
 from vlbench.probes.grounding.measures import (
     JUDGED,
     MEASURES,
     READ,
+    SAME_BOX,
     STATS,
     Geometry,
     ImageQueries,
@@ -117,7 +118,7 @@ class AttentionReader:
         measured: Tensor | None = None
         geometries: dict[int, Geometry] = {}
         whole: dict[int, bool] = {}
-        boxes: dict[int, Tensor] = {}
+        boxes, columns = dict[int, Tensor](), dict[int, Tensor]()
         for batch in self._batches(pictures, queries):
             parts, numbers = [], []
             texts = [queries[i]["texts"][j] for i, j in batch]
@@ -130,6 +131,10 @@ class AttentionReader:
                     gold = queries[i]["targets"], queries[i].get("things")
                     geometries[i] = placed = geometry(regions, attention.boxes, *gold)
                     boxes[i] = (regions.boxes if placed.own_patches else attention.boxes).cpu()
+                own = attention.boxes.detach().cpu()
+                first_own = columns.setdefault(i, own)
+                if own.shape != first_own.shape or (own - first_own).abs().gt(SAME_BOX).any():
+                    raise DataError(f"{text!r:.80} has other boxes than another text of its image")
                 whole[i] = attention.whole
                 words = queries[i]["queries"][j]
                 part, read = query_attention(attention, geometries[i], words)
