@@ -86,12 +86,17 @@ class PackageAbsent(DataAbsent):
 
 
 class TooFewRows(VlbenchError):  # noqa: N818 - reads as the reason in a row
-    """A split has fewer rows than the task needs: at least `rows`, if that is known."""
+    """A split has fewer rows than the task needs: at least `rows`, if that is known.
 
-    def __init__(self, message: str, rows: int | None = None) -> None:
-        super().__init__(
-            message if rows is None else f"{message}; a split needs {counted(rows, 'row')} or more"
-        )
+    With `is_stratified`, classes keep their fractions in these rows.
+    """
+
+    def __init__(
+        self, message: str, rows: int | None = None, *, is_stratified: bool = False
+    ) -> None:
+        which = "with the same fractions of classes, " if is_stratified else ""
+        needs = "" if rows is None else f"; {which}a split needs {counted(rows, 'row')} or more"
+        super().__init__(message + needs)
 
 
 class CannotDo(VlbenchError):  # noqa: N818 - the contract's name

@@ -9,7 +9,7 @@ from vlbench.capabilities import Picture
 from vlbench.data.records import Split, value_column
 from vlbench.engine import Engine
 from vlbench.engine.pass_checks import REPEATED
-from vlbench.errors import DataError, TooFewRows
+from vlbench.errors import DataError, SpecError, TooFewRows
 
 IMAGES = [planted_image(label, number) for number, label in enumerate([3, 1, 2])]
 
@@ -124,6 +124,21 @@ def test_two_towers_without_matching_scores_score_by_their_similarity(split):
     wanted = PairScorer(Towers(), split, engine)(*pairs)
     for rows in (split, Split({"image": split["image"]})):
         assert PairScorer(OnlyTowers(), rows, engine)(*pairs).tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        (lambda table: table.softmax(1), "must depend only on the two vectors of a pair"),
+        (lambda table: table[:1], r"gave \[1, 2\] for 3 images and 2 texts"),
+    ],
+)
+def test_a_similarity_that_is_none_of_pairs_is_refused(split, kind, problem):
+    model = OnlyTowers()
+    model.similarity = lambda images, texts: kind(images @ texts.T)
+    scorer = PairScorer(model, split, Engine.for_tests())
+    with pytest.raises(SpecError, match=problem):
+        scorer([0, 2], ["a", "ab"])
 
 
 def test_a_similarity_that_is_no_finite_number_names_the_image_without_pictures(split):

@@ -84,6 +84,9 @@ def test_a_model_that_does_not_load_has_failed_results_and_no_row(source, tmp_pa
     assert not (tmp_path / "boards" / "few_shot_colours.json").exists()
 
 
+NEEDS = "with the same fractions of classes, a split needs"
+
+
 def test_too_few_rows_because_of_limit_are_skipped_not_failed(source):
     write(
         source / "tasks" / "b.yaml",
@@ -91,9 +94,7 @@ def test_too_few_rows_because_of_limit_are_skipped_not_failed(source):
     )
     (result,) = evaluate(source, tasks="b", limit=6)
     assert (result.status, result.reason) == ("skipped", "limit")
-    assert result.notes == [
-        "class 'blue' has 2 examples, 3 shots asked; a split needs 9 rows or more"
-    ]
+    assert result.notes == [f"class 'blue' has 2 examples, 3 shots asked; {NEEDS} 9 rows or more"]
 
 
 def test_too_few_examples_fail_and_name_the_class(source):
@@ -101,7 +102,7 @@ def test_too_few_examples_fail_and_name_the_class(source):
     (result,) = evaluate(source, tasks="b")
     assert (result.status, result.reason) == (
         "failed",
-        "class 'blue' has 3 examples, 4 shots asked; a split needs 12 rows or more",
+        f"class 'blue' has 3 examples, 4 shots asked; {NEEDS} 12 rows or more",
     )
 
 

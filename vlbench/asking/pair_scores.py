@@ -27,6 +27,7 @@ from vlbench.capabilities import (
 )
 from vlbench.data.records import Split, derangement, same_images
 from vlbench.engine.engine import Engine
+from vlbench.engine.pass_checks import REPEATED
 from vlbench.errors import DataError, TooFewRows, counted
 from vlbench.metrics.ranking import all_equal
 
@@ -195,6 +196,8 @@ class PairScorer:
         encode_texts = self._engine.checked(model.encode_texts)
         encoded = self._engine.spread(lambda some: list(encode_texts(some).cpu()), texts)
         vectors = dict(zip(texts, encoded, strict=True))
+        if encoded:
+            self._engine.require_pairwise(model, images, torch.stack(encoded[:REPEATED]))
         one_image = all_equal(images)
         one_text = bool(encoded) and all_equal(torch.stack(encoded))
         meant = [

@@ -39,7 +39,10 @@ class Board:
 
 @dataclass(frozen=True)
 class _Head:
-    """The keys of a board's file except `rows`. A summary has the `versions` of its tasks."""
+    """The keys of a board's file except `rows`.
+
+    A summary has the `versions` of its tasks, and the digests of their `boards` when it was built.
+    """
 
     schema: int
     task: str
@@ -47,6 +50,7 @@ class _Head:
     primary: _Primary
     paper: str = ""
     versions: Mapping[str, int] = field(default_factory=dict)
+    boards: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,15 +81,16 @@ def read_board(file: Path, *, is_rebuilt: bool = False) -> Board | None:
         board = _board(content)
     except Misfit as error:
         raise SpecError("\n".join(error.lines(lambda *_: str(file)))) from error
-    tasks = [] if is_rebuilt else [*content.get("versions", ())]
-    if newer := [task for task in tasks if _is_newer(board_file(file.parent.parent, task), file)]:
-        which = f"{', '.join(newer)} changed after it was built"
+    output = file.parent.parent
+    changed = [
+        task
+        for task, digest in ({} if is_rebuilt else content.get("boards", {})).items()
+        if board_digest(board_file(output, task)) != digest
+    ]
+    if changed:
+        which = f"{', '.join(changed)} changed after it was built"
         LOGGER.warning("%s is out of date: %s; run vlbench leaderboard build", board.task, which)
     return board
-
-
-def _is_newer(file: Path, other: Path) -> bool:
-    return file.is_file() and file.stat().st_mtime_ns > other.stat().st_mtime_ns
 
 
 def board_digest(file: Path) -> str:

@@ -16,7 +16,7 @@ from vlbench.capabilities import PROBABILITY, Cut, Intervenable, Picture, Region
 from vlbench.code.identity import code_digest
 from vlbench.data.records import Column, Data, Split
 from vlbench.engine.devices import ComputeSettings
-from vlbench.engine.pass_checks import Repeating
+from vlbench.engine.pass_checks import REPEATED, Repeating, require_pairwise
 from vlbench.engine.passes import Apply, Compute, Encode
 from vlbench.engine.processes import Processes
 from vlbench.engine.progress import NoProgress, Progress
@@ -306,6 +306,15 @@ class Engine:
         if key not in self._repeating:
             self._repeating[key] = Repeating(method, self.settings.dtype)
         return cast("Method", self._repeating[key])
+
+    def require_pairwise(self, model: Any, images: Tensor, texts: Tensor) -> None:
+        """Raise SpecError if a model's similarity of a pair of vectors depends on other pairs.
+
+        It is also raised if `similarity` changes its vectors, or its result is not [N, M]. The
+        first of [N, D] images and [M, D] texts are passed.
+        """
+        first, second = (side[:REPEATED].to(self.device) for side in (images, texts))
+        require_pairwise(model, first, second, self.settings.dtype)
 
     @all_threads()
     def map(

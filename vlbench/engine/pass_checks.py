@@ -122,12 +122,15 @@ def tensors(method: str, outputs: Sequence[Any]) -> list[Tensor]:
 def require_pairwise(model: Any, images: Tensor, texts: Tensor, dtype: torch.dtype) -> None:
     """Raise SpecError, with its line, if the similarity of a pair depends on other pairs.
 
-    It is also raised if `similarity` changes its vectors. The first of [N, D] images and [M, D]
-    texts are passed.
+    It is also raised if `similarity` changes its vectors, or its result for [N, D] images and
+    [M, D] texts is not [N, M].
     """
-    sides = images[:REPEATED], texts[:REPEATED]
+    sides = images, texts
     copies = [side.clone() for side in sides]
     table = model.similarity(*copies)
+    if (shape := [*table.shape]) != (wanted := [*map(len, sides)]):
+        where = f"{defined_at(model.similarity)}: {type(model).__name__}.similarity"
+        raise SpecError(f"{where} gave {shape} for {wanted[0]} images and {wanted[1]} texts")
     single = model.similarity(*(side[-1:].clone() for side in sides))
     apart = float((single - table[-1:, -1:]).abs().max())
     # Cosines of orthogonal vectors are all rounding.

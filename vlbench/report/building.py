@@ -13,7 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from vlbench.boards.board import SCHEMA, Board, board_file, folder_boards, read_board
+from vlbench.boards.board import (
+    SCHEMA,
+    Board,
+    board_digest,
+    board_file,
+    folder_boards,
+    read_board,
+)
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import TaskSpec
 from vlbench.drawing.looks import Look, looks
@@ -129,7 +136,7 @@ def build_summaries(
             continue
         if any(board.primary != boards[0].primary for board in boards):
             raise SpecError(f"{group}: its tasks have different primary scores")
-        write_whole(file, _content(group, boards, rows, boards[0].primary))
+        write_whole(file, _content(file, boards, rows, boards[0].primary))
         written.append(file)
     return written
 
@@ -168,7 +175,7 @@ def _write_similarities(
     matrix = similarities(members) if len(members) > 1 else None
     rows = similarity_rows(members, matrix) if matrix else iter(())
     rows = chain(rows, left_out_rows(left_out))
-    write_whole(file, _content(group, boards, rows, kind_of(boards).primary))
+    write_whole(file, _content(file, boards, rows, kind_of(boards).primary))
     # Controls are left out of the figures: their similarities mean nothing.
     places = [i for i, member in enumerate(members) if not member.is_control] if matrix else []
     names = [(members[i].name, looks[members[i].model]) for i in places]
@@ -178,17 +185,19 @@ def _write_similarities(
 
 
 def _content(
-    group: str,
+    file: Path,
     boards: Sequence[Board],
     rows: Iterable[Mapping[str, Any]],
     primary: Mapping[str, Any],
 ) -> bytes:
-    """Return the content of a summary; rows become text one by one, which saves memory."""
+    """Return the content of a summary's file; rows become text one by one, which saves memory."""
+    output = file.parent.parent
     summary = {
         "schema": SCHEMA,
-        "task": group,
+        "task": file.stem,
         "version": max(board.version for board in boards),
         "versions": {board.task: board.version for board in boards},
+        "boards": {board.task: board_digest(board_file(output, board.task)) for board in boards},
         "primary": primary,
         "rows": [],
     }

@@ -13,7 +13,7 @@ from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.pass_checks import REPEATED
-from vlbench.errors import DataError, UnknownNameError
+from vlbench.errors import DataError, SpecError, UnknownNameError
 from vlbench.probes.generalization.zero_shot import vectors_by_rule, zero_shot
 
 RAW, NORMALISED = "accuracy_raw_prompt_mean", "accuracy_normalised_texts"
@@ -154,6 +154,17 @@ def test_a_long_vector_of_one_prompt_counts_more_in_the_mean_of_raw_vectors():
     texts = {"cat": cat, "a cat": cat, "dog": dog, "a dog": long}
     model = PlantedTowers(torch.stack(images), texts)
     assert values(probe(model, data, prompts=["{}", "a {}"])) == {"accuracy": 1.0, RAW: 0.0}
+
+
+def test_a_similarity_that_depends_on_other_texts_is_refused():
+    class Softmax(PlantedTowers):
+        def similarity(self, images, texts):
+            return super().similarity(images, texts).softmax(1)
+
+    data = animals(1, 1, 1)
+    model = reading(data)
+    with pytest.raises(SpecError, match=r"Softmax\.similarity must depend only on the two"):
+        probe(Softmax(model.features, model.texts), data)
 
 
 def test_every_score_is_numpys_on_random_vectors():

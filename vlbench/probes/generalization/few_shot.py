@@ -116,9 +116,8 @@ def _draw(
     scarce = int(counts.argmin())
     if counts[scarce] < shots:
         present = f"class '{classes[scarce]}' has {counted(counts[scarce], 'example')}"
-        raise TooFewRows(
-            f"{present}, {counted(shots, 'shot')} asked", fewest_rows(counts.tolist(), shots)
-        )
+        asked, enough = counted(shots, "shot"), fewest_rows(counts.tolist(), shots)
+        raise TooFewRows(f"{present}, {asked} asked", enough, is_stratified=True)
     rng = np.random.default_rng(seed)
     first = np.cumsum(counts) - counts
     places = first[:, None] + np.arange(shots)

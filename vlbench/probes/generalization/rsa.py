@@ -165,7 +165,8 @@ def _rows(
     scarce = int(counts.argmin())
     if counts[scarce] < least:
         present = f"class '{names[scarce]}' has {counted(counts[scarce], 'image')}"
-        raise TooFewRows(f"{present}, halves need {least}", fewest_rows(counts.tolist(), least))
+        enough = fewest_rows(counts.tolist(), least)
+        raise TooFewRows(f"{present}, halves need {least}", enough, is_stratified=True)
     return by_class
 
 

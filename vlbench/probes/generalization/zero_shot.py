@@ -136,6 +136,7 @@ def _zero_shot(
     right, notes = torch.from_numpy(labels(test)), list[str]()
     if isinstance(model, DualEncoder):
         images, by_rule = _vectors(model, test, texts, len(names), engine)
+        engine.require_pairwise(model, images, by_rule["accuracy"])
         notes = [EQUAL_VECTORS_NOTE] if all_equal(images) else []
         ranked = {
             metric: rank(model, images, classes, right, engine.device)

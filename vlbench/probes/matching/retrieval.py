@@ -47,7 +47,7 @@ from vlbench.asking.pair_scores import PairScorer
 from vlbench.capabilities import DualEncoder, ImageTextScorer, count_truncated
 from vlbench.data.names import case_notes
 from vlbench.data.records import Data, value_column
-from vlbench.engine import Engine, pass_checks
+from vlbench.engine import Engine
 from vlbench.metrics.intervals import Z95, Estimate, clustered_mean, wilson
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import (
@@ -113,8 +113,7 @@ def retrieval(  # noqa: PLR0913 - tasks fill them by name
     image_vectors = as_vectors(vectors.to(engine.device), torch.arange(len(vectors)))
     vectors = engine.features(model.encode_texts, value_column(texts, "text"))
     caption_vectors = as_vectors(vectors[of_each].to(engine.device), of_each)
-    sides = image_vectors.values, caption_vectors.values
-    pass_checks.require_pairwise(model, *sides, engine.settings.dtype)
+    engine.require_pairwise(model, image_vectors.values, caption_vectors.values)
     ranks = [rank_by_vectors(model, image_vectors, caption_vectors, part) for part in pools]
     equal = {"images": image_vectors, "texts": caption_vectors}
     notes = [_EQUAL.format(what) for what, side in equal.items() if not side.first.any()]
