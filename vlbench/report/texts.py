@@ -178,8 +178,8 @@ def number(value: float | None, unit: str = "fraction") -> str:
     if value is None:
         return "-"
     if unit == "fraction":
-        return f"{100.0 * value:.1f} %"
-    return f"{value:z.3f}" if unit == "correlation" else f"{value:.4g}"
+        return f"{100.0 * value:z.1f} %"
+    return f"{value:z.3f}" if unit == "correlation" else f"{value:z.4g}"
 
 
 def value(score: Score, form: Callable[[float, str], str] = number) -> str:
@@ -201,8 +201,8 @@ def probability(p: float) -> str:
 def lead(difference: float, unit: str = "fraction") -> str:
     """Return a difference of two numbers for a table; of fractions, in percentage points."""
     if unit == "fraction":
-        return f"{100.0 * difference:+.1f} points"
-    return f"{difference:+z.3f}" if unit == "correlation" else f"{difference:+.4g}"
+        return f"{100.0 * difference:+z.1f} points"
+    return f"{difference:+z.3f}" if unit == "correlation" else f"{difference:+z.4g}"
 
 
 def condition(value: str | float) -> str:

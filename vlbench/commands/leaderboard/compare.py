@@ -145,7 +145,7 @@ def _cells(result: PairedTest) -> list[str]:
 
 def _with_sign(value: float, unit: str) -> str:
     """Return a difference with its sign; for fractions, in percentage points."""
-    return f"{100 * value:+.1f}" if unit == "fraction" else f"{value:+.4g}"
+    return f"{100 * value:+z.1f}" if unit == "fraction" else f"{value:+z.4g}"
 
 
 def _size(difference: float, unit: str) -> str:

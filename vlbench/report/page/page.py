@@ -234,6 +234,7 @@ FILTERS: Mapping[str, Any] = {
     "score_key": key_of,
     "spaced": spaced,
     "value": value_of,
+    "with_unit": value,
     "within": within,
 }
 
