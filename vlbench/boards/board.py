@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -88,9 +88,17 @@ def read_board(file: Path, *, is_rebuilt: bool = False) -> Board | None:
         if board_digest(board_file(output, task)) != digest
     ]
     if changed:
-        which = f"{', '.join(changed)} changed after it was built"
-        LOGGER.warning("%s is out of date: %s; run vlbench leaderboard build", board.task, which)
+        _warn_once(
+            file, f"{board.task} is out of date: {', '.join(changed)} changed after it was built"
+        )
     return board
+
+
+@cache
+def _warn_once(file: Path, problem: str) -> None:
+    """Log that a summary is out of date, once, even if a command reads it several times."""
+    del file
+    LOGGER.warning("%s; run vlbench leaderboard build", problem)
 
 
 def board_digest(file: Path) -> str:
