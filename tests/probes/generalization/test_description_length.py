@@ -167,6 +167,7 @@ def test_each_score_says_what_it_takes_to_judge_it():
     assert (compression.unit, compression.n, bits.unit, bits.n) == ("ratio", 80, "bits", 80)
     assert bits.value == pytest.approx(1 / compression.value)
     assert (bits.higher_is_better, len(bits.draws), len(compression.draws)) == (False, 3, 3)
+    assert compression.draws == pytest.approx([1 / value for value in bits.draws])  # of two classes
     assert all(s.ci95[0] < s.value < s.ci95[1] for s in (compression, bits))
     told = [(s.n, s.chance, s.floors) for s in accuracy]
     assert told == [(40, 0.5, {"majority_class": 0.75})] * 5
