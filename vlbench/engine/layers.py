@@ -222,8 +222,8 @@ class _AllLayers:
         method = getattr(self.__self__, self.tower.encode)
         rows = list(zip(at_output, method(values).float(), strict=True))
         if why := difference(rows, self._accepted):
-            text = f"layer {OUTPUT} differs from the result of {self.tower.encode}: {why}"
-            raise SpecError(f"{defined_at(self._encode)}: {text}")
+            where = f"{defined_at(self._encode)}: layer {OUTPUT}"
+            raise SpecError(f"{where} differs from the result of {self.tower.encode}: {why}")
 
 
 class _EncodeLayers(Encode):

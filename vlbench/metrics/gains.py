@@ -148,10 +148,9 @@ def beyond_one_more_draw(differences: Floats, clusters: NDArray[np.intp]) -> Est
     return Estimate(value, stderr, plain_ends(value, stderr, student_quantile(variance**2 / terms)))
 
 
-def _with_width(estimate: Estimate, clusters: int) -> Estimate:
-    """Return the estimate of a gain; if nothing varies, with the interval of `unvaried`."""
-    is_flat = estimate.stderr < ROUNDING
-    return unvaried(estimate.value, clusters, -1.0, 1.0) if is_flat else estimate
+def _with_width(estimate: Estimate, count: int) -> Estimate:
+    """Return the estimate of a gain; if no cluster varies, with the interval of `unvaried`."""
+    return estimate if estimate.stderr >= ROUNDING else unvaried(estimate.value, count, -1.0, 1.0)
 
 
 def _score(
