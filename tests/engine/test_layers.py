@@ -11,6 +11,7 @@ from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.layers import TEXTS, TOKENS, Layers
 from vlbench.engine.store import Store
+from vlbench.errors import SpecError
 
 NAMES = ["first", "second", "output"]
 
@@ -210,3 +211,29 @@ def test_a_layer_that_is_absent_or_no_tensor_is_named(given, why, column):
     model.encode_images_at = lambda *_: given
     with pytest.raises(ValueError, match=why):
         values(model, engine_of(model), column, ["first"])
+
+
+@pytest.mark.parametrize("wrong", ["second", "output"])
+def test_a_small_layer_that_depends_on_the_batch_is_refused_beside_a_large_layer(column, wrong):
+    class Mixing(Layered):
+        def encode_images_at(self, pixels, layers):
+            given = super().encode_images_at(pixels, layers)
+            return given | {"first": 1e6 * given["first"], wrong: given[wrong].flip(0)}
+
+        def encode_images(self, pixels):
+            return self.encode_images_at(pixels, NAMES)["output"]
+
+    model = Mixing()
+    with pytest.raises(SpecError, match="gives different outputs in a batch"):
+        values(model, engine_of(model), column)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_layer_output_that_is_not_the_output_is_refused(column, stored, tmp_path):
+    class Other(Layered):
+        def encode_images(self, pixels):
+            return pixels[:, :, 1, 0] * 4
+
+    model = Other()
+    with pytest.raises(SpecError, match="layer output differs from the result of encode_images"):
+        values(model, engine_of(model, tmp_path if stored else None), column)

@@ -240,3 +240,15 @@ def test_parts_of_an_output_that_are_not_equally_many_are_refused(name, output, 
     method.__name__ = name
     with pytest.raises(ValueError, match=f"{name} gave {parts} for example 0"):
         Repeating(method)(["a"], [ONE_BOX])
+
+
+@pytest.mark.parametrize("part", ["vectors", "scores"])
+def test_a_detector_whose_regions_depend_on_the_batch_beside_their_boxes_is_refused(part):
+    def detect(pictures):
+        mean = torch.tensor([float(picture) for picture in pictures]).mean()
+        of_all = {"vectors": torch.ones(1, 3), "scores": torch.ones(1)}
+        changed = of_all | {part: of_all[part] * mean}
+        return [Regions(100 * ONE_BOX, labels=None, size=(100, 100), **changed) for _ in pictures]
+
+    with pytest.raises(SpecError, match="detect gives different outputs in a batch of 8"):
+        Repeating(detect)([*range(1, 9)])

@@ -162,6 +162,9 @@ def test_where_layers_know_nothing_the_best_of_them_is_at_chance():
             rows = [torch.sin(number * (i + 3) * 7.1)[:, None] for i in range(len(layers))]
             return dict(zip(layers, (torch.cat([x, x**2], 1) for x in rows), strict=True))
 
+        def encode_images(self, pixels):
+            return self.encode_images_at(pixels, self.layers())["output"]
+
     data = labelled_images(20, 20, test=(60, 60))
     outcome = few_shot(Noise(), data, Engine.for_tests(), shots=[5], trials=2, layers="all")
     (best,) = [s for s in outcome.scores if s.metric == "accuracy_best_layer"]

@@ -12,7 +12,7 @@ from torch import Tensor
 from vlbench.capabilities import OUTPUT
 from vlbench.data.records import Column
 from vlbench.engine.engine import Engine, Method
-from vlbench.engine.pass_checks import require_tensor
+from vlbench.engine.pass_checks import difference, require_tensor, tolerance
 from vlbench.engine.passes import Encode, check_features
 from vlbench.engine.shards import (
     SHARD,
@@ -22,7 +22,7 @@ from vlbench.engine.shards import (
     places_by_shard,
     stored_outputs,
 )
-from vlbench.errors import CannotDo, require_known
+from vlbench.errors import CannotDo, SpecError, defined_at, require_known
 from vlbench.system.digests import digest
 
 # The name for all layers.
@@ -72,7 +72,7 @@ class Layers:
         self, model: Any, engine: Engine, names: Sequence[str], tower: Tower = IMAGES
     ) -> None:
         self.model, self.engine, self.names, self.tower = model, engine, names, tower
-        self._joined = _AllLayers(model, names, tower)
+        self._joined = _AllLayers(model, names, tower, tolerance(engine.settings.dtype))
         self._kept: dict[tuple[str, str], Tensor] = {}
 
     def engine_at(self, name: str) -> Engine:
@@ -195,13 +195,13 @@ class LayerEngine(Engine):
 class _AllLayers:
     """A model's method for several layers: concatenated vectors, of these `widths`."""
 
-    def __init__(self, model: Any, names: Sequence[str], tower: Tower) -> None:
+    def __init__(self, model: Any, names: Sequence[str], tower: Tower, accepted: float) -> None:
         # An engine identifies a checked method by its name.
         self.__self__, self.__name__ = model, f"{tower.encode}_at {', '.join(names)}"
         self.names, self.widths, self.what = names, list[int](), f"{len(names)} layers"
         self.tower = tower
         self.part_names = [f"{tower.encode}_at {name}" for name in names]
-        self._encode = getattr(model, f"{tower.encode}_at")
+        self._encode, self._accepted = getattr(model, f"{tower.encode}_at"), accepted
 
     def __call__(self, values: Any) -> Tensor:
         by_layer = self._encode(values, self.names)
@@ -212,8 +212,18 @@ class _AllLayers:
             if part.ndim != 2 or len(part) != len(values):
                 shape = list(part.shape)
                 raise ValueError(f"layer {name} gave {shape} for {len(values)} rows")
+        if OUTPUT in self.names and not self.widths:
+            self._require_output(values, parts[self.names.index(OUTPUT)].clone())
         self.widths = [part.shape[1] for part in parts]
         return torch.cat(parts, 1)
+
+    def _require_output(self, values: Any, at_output: Tensor) -> None:
+        """Raise SpecError if the layer `output`, which is stored as the output, is another."""
+        method = getattr(self.__self__, self.tower.encode)
+        rows = list(zip(at_output, method(values).float(), strict=True))
+        if why := difference(rows, self._accepted):
+            where = f"{defined_at(self._encode)}: layer {OUTPUT}"
+            raise SpecError(f"{where} differs from the result of {self.tower.encode}: {why}")
 
 
 class _EncodeLayers(Encode):

@@ -37,7 +37,7 @@ CHANGES_PIXELS = (
 NORMALISES = "Move Normalize from preprocess into encode_images."
 
 # The compared field of an output that is not a tensor.
-PARTS = {"encode_tokens": "vectors", "detect": "boxes", "attend": "weights"}
+PARTS = {"encode_tokens": "vectors", "attend": "weights"}
 
 # Methods that return a number per example, [N].
 SCORES = frozenset({"score_pairs", "score_answers"})
@@ -115,7 +115,23 @@ def first_outside(rows: Tensor) -> tuple[int, str] | None:
 def tensors(method: str, outputs: Sequence[Any]) -> list[Tensor]:
     """Return the compared tensor of each output of an adapter's method."""
     part = PARTS.get(method)
-    return [getattr(output, part) if part else output for output in outputs]
+    parts = [getattr(output, part) if part else output for output in outputs]
+    return [*map(_joined, outputs)] if method == "detect" else parts
+
+
+def _joined(regions: Regions) -> Tensor:
+    """Return boxes, vectors and scores, [R, 4 + D + 1], all as large as the largest vector.
+
+    Only the boxes are returned if there are none, or if the parts are not equally many, which the
+    caller refuses.
+    """
+    count = len(regions.boxes)
+    given: list[Any] = [torch.empty(count, 0) if x is None else x for x in regions[:3]]
+    if not all(isinstance(part, Tensor) and len(part) == count > 0 for part in given):
+        return regions.boxes
+    boxes, vectors, scores = (part.cpu().reshape(count, -1) for part in given)
+    largest = (float(vectors.abs().max()) if vectors.numel() else 0.0) or 1.0
+    return torch.cat([boxes * (largest / max(regions.size)), vectors, largest * scores], 1)
 
 
 @torch.no_grad()
@@ -282,7 +298,13 @@ class Repeating:
 
     def _compare(self, among: str, whole: Sequence[Tensor], repeated: Sequence[Tensor]) -> None:
         if len(repeated) == len(whole):
-            why = difference(list(zip(whole, repeated, strict=True)), self._tolerance)
+            pairs = [*zip(whole, repeated, strict=True)]
+            # Each layer by its own magnitude, because that of another may be thousands of times it.
+            widths = getattr(self._method, "widths", None)
+            if widths and all(len(x) == len(y) == sum(widths) for x, y in pairs):
+                split = ([torch.split(part, widths) for part in pair] for pair in pairs)
+                pairs = [parts for pair in split for parts in zip(*pair, strict=True)]
+            why = difference(pairs, self._tolerance)
         else:
             why = f"{len(repeated)} finite outputs for {len(whole)}"
         if why:

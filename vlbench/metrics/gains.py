@@ -19,6 +19,7 @@ from vlbench.metrics.intervals import (
     plain_ends,
     ratio,
     student_quantile,
+    unvaried,
     variance_of_mean,
 )
 from vlbench.metrics.items import Examples, Items, Measured, trials
@@ -59,7 +60,8 @@ def gain(
     """Return the mean difference of two credits in [0, 1] of the same examples.
 
     Credit is [N], or [T, N] of T seeds. The interval is a paired interval over clusters and, if
-    there are several, seeds. Raises TooFewRows for fewer than two clusters.
+    there are several, seeds; if nothing varies, it is `unvaried` over the clusters. Raises
+    TooFewRows for fewer than two clusters.
 
     Example:
         >>> examples = Examples(["a", "b", "c", "d"], ["1", "2", "3", "4"])
@@ -72,7 +74,8 @@ def gain(
     of_images = np.bincount(places, differences.mean(0))
     sums = np.stack([of_images, np.bincount(places).astype(np.float64)], 1)
     draws = differences.mean(1).tolist() if len(differences) > 1 else []
-    score = _score(metric, differences, estimate_of_sums(sums, ratio, by_seed=draws), at)
+    estimate = _with_width(estimate_of_sums(sums, ratio, by_seed=draws), len(sums))
+    score = _score(metric, differences, estimate, at)
     return Measured(replace(score, draws=draws), examples, trials(differences))
 
 
@@ -118,8 +121,9 @@ def beyond_one_more_draw(differences: Floats, clusters: NDArray[np.intp]) -> Est
 
     `clusters` [N] are numbered from 0. The variance is that of the mean over clusters, plus the
     variance between draws (ddof 1) times 1 + 1 / T: one for the further draw, 1 / T for the mean.
-    Student's t has the degrees of freedom of Welch and Satterthwaite; the width is 0 if nothing
-    varies. Raises TooFewRows for fewer than two clusters or draws.
+    Student's t has the degrees of freedom of Welch and Satterthwaite; if nothing varies, the
+    interval is `unvaried` over the clusters. Raises TooFewRows for fewer than two clusters or
+    draws.
 
     Example:
         >>> estimate = beyond_one_more_draw(np.array([[0.0, 0.5], [0.5, 1.0]]), np.arange(2))
@@ -138,10 +142,15 @@ def beyond_one_more_draw(differences: Floats, clusters: NDArray[np.intp]) -> Est
     of_draws = float(means.var(ddof=1)) * (1 + 1 / draws)
     variance = of_clusters + of_draws
     if variance < ROUNDING**2:
-        return Estimate(value, 0, (value, value))
+        return unvaried(value, count, -1.0, 1.0)
     terms = of_clusters**2 / freedom + of_draws**2 / (draws - 1)
     stderr = math.sqrt(variance)
     return Estimate(value, stderr, plain_ends(value, stderr, student_quantile(variance**2 / terms)))
+
+
+def _with_width(estimate: Estimate, count: int) -> Estimate:
+    """Return the estimate of a gain; if no cluster varies, with the interval of `unvaried`."""
+    return estimate if estimate.stderr >= ROUNDING else unvaried(estimate.value, count, -1.0, 1.0)
 
 
 def _score(

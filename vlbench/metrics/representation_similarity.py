@@ -41,6 +41,9 @@ BLOCK = 1 << 20
 # Candidates compared beyond the k nearest.
 MORE = 8
 
+# Most examples whose neighbours are tried for ties.
+MOST_TRIED = 1_000
+
 # Sums that cancel to less than this fraction of their terms are 0.
 ROUNDED = 1e-12
 
@@ -155,6 +158,22 @@ def mutual_knn_left_out(x: Tensor, y: Tensor, k: int, blocks: Sequence[Tensor]) 
             both = a * torch.nn.functional.pad(b, (0, 1)).gather(1, place)
             sums[i] += (both.sum(1) * kept[i, rows]).sum()
     return sums / k / kept.sum(1)
+
+
+def tied_neighbours(x: Tensor, k: int) -> float:
+    """Return how many of the first 1,000 of [N, D] examples have tied k-th neighbours, 0..1.
+
+    Vectors of a large mean have cosines near 1, which differ by less than the margin of ties.
+
+    Example:
+        >>> x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [3.0, 0.1]])
+        >>> tied_neighbours(x, 1), tied_neighbours(x[:3], 1)  # row 0 is orthogonal to both others
+        (0.0, 0.3333333333333333)
+    """
+    unit = torch.nn.functional.normalize(x.double(), eps=0.0).nan_to_num()
+    rows, kept = torch.arange(min(len(x), MOST_TRIED)), torch.ones(1, len(x), dtype=torch.bool)
+    _, share = _neighbours(unit, unit.float(), rows, kept, k)
+    return float(((share[0] > 0) & (share[0] < 1)).any(1).double().mean())
 
 
 def calibrated(value: float, null: float) -> float:

@@ -6,7 +6,7 @@ from scoring import with_scores
 from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.engine.engine import KnownModel
-from vlbench.errors import CannotDo, TooFewRows, WeightsError
+from vlbench.errors import CannotDo, SpecError, TooFewRows, WeightsError
 from vlbench.probes.generalization import knn as knn_probe
 from vlbench.probes.generalization import transfer as transfer_probe
 from vlbench.probes.generalization.linear import LinearTraining
@@ -295,6 +295,15 @@ def test_what_is_said_is_what_zero_shot_finds_whatever_the_model_scores_by(kind,
     prompts = {"prompts": "a photo of a {}.", "class_names": None, "question": ""}
     found_scores = class_scores(model, data, "train", Engine.for_tests(), **prompts).scores
     assert found_scores.shape == (120, CLASSES)
+
+
+def test_a_similarity_that_depends_on_other_images_is_refused():
+    class Centred(Towers):
+        def similarity(self, images, texts):
+            return super().similarity(images, texts) - images.mean(0) @ texts.T
+
+    with pytest.raises(SpecError, match=r"Centred\.similarity must depend only on the two"):
+        run(Centred(states()))
 
 
 def test_a_row_says_where_raw_pixels_are_read_as_well():

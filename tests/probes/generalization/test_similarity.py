@@ -20,6 +20,7 @@ from vlbench.probes.generalization import similarity as module
 from vlbench.probes.generalization.similarity import (
     OWN_COMPANION_NOTE,
     SIZE_NOTE,
+    TIED_NOTE,
     WIDTH_NOTE,
     caption_similarity,
     similarity,
@@ -94,6 +95,15 @@ def test_a_model_is_wholly_similar_to_itself_and_its_row_says_why():
     assert values(outcome) == pytest.approx(dict.fromkeys(values(outcome), 1))
     assert all(s.ci95[0] < 1 for s in outcome.scores)
     assert outcome.notes == [SIZE, WIDTH_NOTE, OWN_COMPANION_NOTE]
+
+
+def test_a_row_says_whose_large_mean_ties_the_neighbours_of_its_images():
+    near, far = planted(0), planted(0)
+    far.features = far.features + 1000  # cosines of 1 - 1e-6 and less apart
+    outcome = probe(far, near)
+    note = TIED_NOTE.format(1, "model")
+    assert (note in outcome.notes, probe(near, near).notes.count(note)) == (True, 0)
+    assert values(outcome)["mutual_knn"] < values(outcome)["cka_debiased"] - 0.8
 
 
 def test_the_kernels_that_rows_keep_have_the_debiased_cka_of_their_models():

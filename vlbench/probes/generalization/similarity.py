@@ -39,6 +39,7 @@ from vlbench.metrics.representation_similarity import (
     cka_left_out,
     draw_blocks,
     mutual_knn_left_out,
+    tied_neighbours,
 )
 from vlbench.probes.by_layer import layered
 from vlbench.probes.generalization.rdm import rdm_of_vectors
@@ -57,6 +58,14 @@ WIDTH_NOTE = (
 Sides = Sequence[tuple[Callable[[Any], Tensor], str]]
 
 OWN_COMPANION_NOTE = "the model is compared with itself, so they are similar by definition"
+
+# Above this fraction of examples with tied neighbours, a note says so.
+MANY_TIED = 0.1
+TIED_NOTE = (
+    "mutual_knn is drawn to chance by ties: {:.0%} of the images have neighbours in the vectors of "
+    "the {} whose cosines differ by at most 1e-6"
+)
+
 SIZE_NOTE = "mutual_knn depends on the number of images: {:,} here, 1,024 in arXiv:2405.07987"
 
 
@@ -163,7 +172,7 @@ def _compare(
         scores=scores_of(x, y, k, blocks, seed),
         counts={"n": len(x), **cut},
         artifacts=_kernel(x, [ids[row] for row in rows], blocks, seed),
-        notes=_notes(x, y),
+        notes=_notes(x, y, k),
     )
 
 
@@ -247,11 +256,14 @@ def scores_of(x: Tensor, y: Tensor, k: int, blocks: int, seed: int) -> list[Scor
     ]
 
 
-def _notes(x: Tensor, y: Tensor) -> list[str]:
-    """Return notes on intervals, on n, and on vectors that are all equal."""
-    equal = [
-        f"the vectors of the {name} are all the same, so the similarity is at chance"
-        for name, vectors in (("model", x), ("companion", y))
-        if all_equal(vectors)
-    ]
-    return [*equal, SIZE_NOTE.format(len(x)), WIDTH_NOTE]
+def _notes(x: Tensor, y: Tensor, k: int) -> list[str]:
+    """Return notes on intervals, on n, on vectors that are all equal, and on tied neighbours."""
+    equal, tied = list[str](), list[str]()
+    for name, vectors in (("model", x), ("companion", y)):
+        if all_equal(vectors):
+            equal.append(
+                f"the vectors of the {name} are all the same, so the similarity is at chance"
+            )
+        elif (share := tied_neighbours(vectors, k)) > MANY_TIED:
+            tied.append(TIED_NOTE.format(share, name))
+    return [*equal, *tied, SIZE_NOTE.format(len(x)), WIDTH_NOTE]

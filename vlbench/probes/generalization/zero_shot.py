@@ -136,7 +136,6 @@ def _zero_shot(
     right, notes = torch.from_numpy(labels(test)), list[str]()
     if isinstance(model, DualEncoder):
         images, by_rule = _vectors(model, test, texts, len(names), engine)
-        engine.require_pairwise(model, images, by_rule["accuracy"])
         notes = [EQUAL_VECTORS_NOTE] if all_equal(images) else []
         ranked = {
             metric: rank(model, images, classes, right, engine.device)
@@ -176,12 +175,14 @@ def _vectors(
     """Return image vectors [N, D], and class vectors [C, D] by rule.
 
     If all image vectors are equal, all class vectors are set equal, so that classes are tied.
+    Raises SpecError if the model's similarity of a pair depends on other pairs.
     """
     vectors = engine.features(model.encode_texts, value_column(texts, "text"))
     by_rule = vectors_by_rule(vectors.view(count, len(texts) // count, -1))
     images = engine.features(model.encode_images, rows["image"])
     if all_equal(images):
         by_rule = {rule: classes[:1].expand_as(classes) for rule, classes in by_rule.items()}
+    engine.require_pairwise(model, images, by_rule["accuracy"])
     return images, by_rule
 
 
