@@ -63,6 +63,34 @@ def test_letters_are_shown_in_each_cyclic_order():
     assert [one.said for one in replies] == ["A", "B", "C"]
 
 
+class Echoes:
+    """Answers with the colour of a question, of several in some order."""
+
+    def __init__(self, order):
+        self.order = order
+
+    def answer(self, pictures, questions):
+        return self.order([question.split()[1] for question in questions])
+
+
+@pytest.mark.parametrize(
+    ("order", "notes"),
+    [
+        (list, []),
+        (
+            lambda answers: answers[::-1],
+            ["2 of the first 3 questions are answered otherwise if each is asked by itself: 'red'"],
+        ),
+    ],
+)
+def test_answers_that_depend_on_the_other_questions_have_a_note(order, notes):
+    colours = ["red", "green", "blue"]
+    model = asker(Echoes(order), "words")
+    replies = model.replies([0, 0, 0], [Question(f"Say {word}", colours) for word in colours])
+    assert [reply.said for (reply,) in replies] == order(colours)
+    assert [note.partition(",")[0] for note in model.notes()[1:]] == notes
+
+
 def test_more_options_than_letters_are_refused():
     many = Question("which ?", [str(i) for i in range(11)])
     with pytest.raises(DataError, match="at most 10 options have a letter, not 11"):
@@ -97,6 +125,7 @@ def test_per_byte_is_by_the_length_in_utf8():
         (Scores(math.nan), "likelihood", NAN),
         (Says("A"), "letter", "must give one of texts for each question"),
         (Says("A", 2), "letter", "must give one of texts for each question"),
+        (Echoes("".join), "letter", "must give one of texts for each question"),
     ],
 )
 def test_replies_that_are_none_are_refused(model, way, match):

@@ -163,7 +163,7 @@ def unseen(_, pictures, _questions, answers):
         (
             broken(answer=lambda *given: [str(len(given[2]))] * len(given[2])),
             ("Answerer", "the same texts in any batch"),
-            "'a photo of a cat' is answered with '1' by itself, but otherwise with '3'",
+            "the word cat only.' is answered with '1' by itself, but otherwise with '3'",
         ),
         (
             broken(masked_lm=lambda _: (SimpleNamespace(mask_token=None), None)),

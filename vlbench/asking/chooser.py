@@ -8,7 +8,7 @@ looked up. `vlbench.metrics.replies` scores the replies, in the same way for all
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import torch
@@ -30,6 +30,7 @@ from vlbench.capabilities import (
 )
 from vlbench.data.records import Split, image_suffixes
 from vlbench.engine import Engine
+from vlbench.engine.pass_checks import REPEATED
 from vlbench.errors import CannotDo, DataError, ServerError
 from vlbench.metrics.gains import ALONE, ANOTHER
 from vlbench.metrics.ranking import Choice
@@ -56,6 +57,12 @@ BY_SCORES = ("similarity", "score")
 
 # The note on a row of a model that always needs an image.
 CANNOT = "the model cannot be asked without an image, so its priors are not measured as a floor"
+
+# The answers to the first questions, asked again one by one.
+AGAIN = (
+    "{} of the first {} questions are answered otherwise if each is asked by itself: {!r:.60}, not "
+    "{!r:.60}; unless answers are drawn at random, look at their order and at padding"
+)
 
 ASK_FOR_LETTER = "Answer with the letter of the right option only."
 
@@ -189,6 +196,8 @@ class Chooser:
         self._instruction, self._per_byte = instruction, per_byte
         self.labels: Labels = words if way == "words" else letters
         self._recorded = recorded
+        # The first questions that were asked, and their answers.
+        self._first: dict[tuple[int | None, str], str | NoAnswer] = {}
         if way == "recorded":
             self.labels = LABELS[model.labels]
         by_likelihood = way == "likelihood"
@@ -205,11 +214,25 @@ class Chooser:
         is_asked = self.way not in {*BY_SCORES, "recorded"}
         return is_asked and bool(getattr(self._model, "reads_text_alone", False))
 
-    @property
     def notes(self) -> list[str]:
-        """What cannot be measured of the model."""
+        """Return notes on what cannot be measured, and on answers that depend on other questions.
+
+        The first questions are asked again, each by itself: answers that are given in another
+        order, or that padding changes, are in no other way different from a model's mistakes.
+        """
         looks_away = self.reads_text_alone or self.way in {*BY_SCORES, "recorded"}
-        return [] if looks_away else [CANNOT]
+        notes = [] if looks_away else [CANNOT]
+        first = [*self._first.items()]
+        again = self._engine.spread(self._one_by_one, [pair for pair, _ in first])
+        changed = [
+            (answer, other)
+            for (_, answer), other in zip(first, again, strict=True)
+            if answer != other and isinstance(answer, str) and isinstance(other, str)
+        ]
+        if changed:
+            answer, other = changed[0]
+            notes.append(AGAIN.format(len(changed), len(first), other, answer))
+        return notes
 
     def choose(
         self,
@@ -326,6 +349,7 @@ class Chooser:
         # What occurs twice is asked once, in the order of pictures.
         each = sorted(dict.fromkeys(pairs), key=lambda pair: (pair[0] is not None, pair[0] or 0))
         answers = dict(zip(each, self._engine.spread(self._answers, each, "answers"), strict=True))
+        self._first = self._first or dict(islice(answers.items(), REPEATED))
         texts = iter([answers[pair] for pair in pairs])
         return [[Reply(order, next(texts)) for order in orders] for orders in turns]
 
@@ -362,11 +386,14 @@ class Chooser:
         orders = {size: tuple(range(size)) for size in {len(item.options) for item in items}}
         return [[Reply(orders[b - a], every[a:b])] for a, b in pairwise(ends)]
 
+    def _one_by_one(self, pairs: Sequence[tuple[int | None, str]]) -> list[str | NoAnswer]:
+        return [answer for pair in pairs for answer in self._answers([pair])]
+
     def _answers(self, pairs: Sequence[tuple[int | None, str]]) -> list[str | NoAnswer]:
         pictures = pictures_of(self._rows, [row for row, _ in pairs])
         answers = self._model.answer(pictures, [text for _, text in pairs])
         are_texts = all(isinstance(answer, str | NoAnswer) for answer in answers)
-        if len(answers) != len(pairs) or not are_texts:
+        if isinstance(answers, str) or len(answers) != len(pairs) or not are_texts:
             name = self._engine.name_of(self._model)
             raise ValueError(f"{name} must give one of texts for each question")
         return list(answers)

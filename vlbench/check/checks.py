@@ -288,7 +288,8 @@ def answer_scores(adapter: Any, samples: Samples) -> str:
 
 def answers(adapter: Any, samples: Samples) -> str:
     """Describe an answer that is no text, or that differs if its question is asked separately."""
-    questions = samples.texts[:3]
+    # Asked for words that differ, a model's answers are likely to show their order.
+    questions = [f"Answer with the word {word} only." for word in ("cat", "dog", "tree")]
     texts = adapter.answer(samples.pictures[:3], questions)
     if len(texts) != 3 or not all(isinstance(text, str | NoAnswer) for text in texts):
         return f"3 questions gave {texts!r:.80}; return a list of 3 texts"

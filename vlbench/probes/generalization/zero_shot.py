@@ -220,7 +220,7 @@ def _ask(
         name: judge(said, [names] * len(test), true, chooser.labels) for name, said in views.items()
     }
     with_image = judged.pop("")
-    notes = chooser.notes_on(with_image) + chooser.notes + _text_notes(names, prompts)
+    notes = chooser.notes_on(with_image) + chooser.notes() + _text_notes(names, prompts)
     floors = {name: judgement.choice for name, judgement in judged.items()}
     counts = {"unparsed": with_image.unparsed} | _count_repeated(names, prompts)
     items = class_items("accuracy", [with_image.choice], test, names, floors=floors)

@@ -137,7 +137,7 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     same = candidates.same_words
     read = Read(judged, candidates.rules, table=candidates.said)
     outcome = report(asks, rows, least, sets, more, read, whole=whole, same_words=same)
-    notes = [*outcome.notes, *lookup.notes, *chooser.notes, *candidates.notes]
+    notes = [*outcome.notes, *lookup.notes, *chooser.notes(), *candidates.notes]
     return replace(outcome, counts={**outcome.counts, **counts}, notes=notes, asked_by=way)
 
 

@@ -102,7 +102,7 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     rules = chooser.by_rules(replies, items.asked, items.right)
     rule: Rule = read_by if read_by in rules else "one_label"
     judged = rules.get(rule) or chooser.judge(replies, items.asked, items.right, rule)
-    notes = [*items.notes, *match.notes, *chooser.notes_on(judged), *chooser.notes]
+    notes = [*items.notes, *match.notes, *chooser.notes_on(judged), *chooser.notes()]
     floors = chooser.without_image(others, items.asked, items.right) | {FREQUENT: _frequent(items)}
     chance = [len(r) / len(o) for r, o in zip(items.right, options, strict=True)]
     first = [numbers[0] for numbers in items.right]
