@@ -273,3 +273,13 @@ def test_a_damaged_conversion_of_a_parquet_file_is_made_again(table, tmp_path, k
     for file in (tmp_path / "cache").rglob("*.arrow"):
         file.write_bytes(keep(file.read_bytes()))
     assert labels(read().splits["test"]).tolist() == [1] * 10
+
+
+@pytest.mark.parametrize(("write", "suffix"), [(parquet, "parquet"), (on_disk, "arrow")])
+def test_a_shard_that_is_a_copy_of_another_is_refused(table, tmp_path, write, suffix):
+    write(table, tmp_path / "root")
+    first, second = sorted((tmp_path / "root").rglob(f"*.{suffix}"))
+    shutil.copy(first, second)
+    message = f"{first.name}, .*{second.name} have the same content; fetch them again"
+    with pytest.raises(DataError, match=message):
+        images(root=tmp_path / "root", **SOURCE)

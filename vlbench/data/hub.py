@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
-from vlbench.data.coco_files import read_text
+from vlbench.data.coco_files import first_repeated, read_text
 from vlbench.data.corpora import require_texts
 from vlbench.data.formats.archives import DAMAGED
 from vlbench.data.gate import (
@@ -29,7 +29,7 @@ from vlbench.data.gate import (
 from vlbench.data.hub_sets import HubSet, cell_images, open_tables, row_name
 from vlbench.data.records import Column, Data
 from vlbench.data.split_files import files_of_split, parquet_files, split_of
-from vlbench.errors import DataAbsent, DataError, unknown
+from vlbench.errors import DataAbsent, DataError, listed, unknown
 from vlbench.system.digests import file_digests
 from vlbench.system.files import is_file_name, write_whole
 
@@ -87,6 +87,8 @@ def images(
     if root.is_dir():
         begin(options)
         tables = _local(root, splits, cache_dir)
+        for split in splits.values():
+            _refuse_copies(root, tables.get(split, ()))
     elif download:
         require_texts(options.get("texts"))
         downloaded = open_tables(source, absent)
@@ -126,6 +128,15 @@ def _local(
         for name, parts in by_split.items()
         if parts
     }
+
+
+def _refuse_copies(root: Path, parts: Sequence[SplitFile]) -> None:
+    """Raise DataError if two files of a split, which have rows, have the same content."""
+    names = [part.name for part in parts if len(part.rows)]
+    digests = file_digests([root / name for name in names], "bytes")
+    if (twice := first_repeated(digests)) is not None:
+        same = [name for name, content in zip(names, digests, strict=True) if content == twice]
+        raise DataError(f"{listed(same)} have the same content; fetch them again")
 
 
 def _read_file_names(root: Path, name: str, names: Callable[[Any], list[Any]]) -> list[str]:
