@@ -4,7 +4,7 @@ import pytest
 import torch
 from honest import Honest, Reads, Words, broken, failures
 
-from vlbench.capabilities import JointAttention, NoAnswer, Regions, TokenVectors
+from vlbench.capabilities import PROBABILITY, JointAttention, NoAnswer, Regions, TokenVectors
 from vlbench.check import checks
 from vlbench.check.samples import draw_samples
 from vlbench.errors import CannotDo
@@ -114,6 +114,14 @@ def unseen(_, pictures, _questions, answers):
             broken(class_names=lambda _: ["one"]),
             ("Classifier", "a logit for each class name"),
             "1 class names, 2 logits",
+        ),
+        (
+            broken(
+                score_pairs=lambda *pairs: torch.full((len(pairs[1]),), 54.0),
+                score_kind=PROBABILITY,
+            ),
+            ("ImageTextScorer", "scores of the kind in score_kind"),
+            "a score of 54; a probability must be in [0, 1], up to 0.001",
         ),
         (
             broken(similarity=lambda _, images, texts: images @ texts[:1].T),

@@ -224,6 +224,14 @@ def test_an_edited_file_is_read_again(tmp_path):
     assert code_digest(kind) != before
 
 
+def test_two_files_that_exchange_their_content_change_it(tmp_path):
+    text = "import network, other\n\n\nclass Adapter: ...\n"
+    write(tmp_path / "other.py", "WIDTH = 7\n")
+    before = digest_of(tmp_path, adapter=text)
+    write(tmp_path / "other.py", NETWORK)
+    assert digest_of(tmp_path, adapter=text, network="WIDTH = 7\n") != before
+
+
 def test_the_source_of_an_adapter_is_its_own_files_not_those_of_vlbench(tmp_path):
     text = "from vlbench.metrics import ranking\n" + ADAPTER
     kind = written(tmp_path / "a", adapter=text)

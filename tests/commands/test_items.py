@@ -302,6 +302,8 @@ def test_items_that_one_model_gets_right_and_another_wrong(boards, capsys, tmp_p
     assert head.split() == ["item", "credit", "other's", "mean-colour", "blind", "target"]
     assert items(boards, "blind", "--against", "mean-colour") == 0
     assert "better than mean-colour at 0 of 9 items" in capsys.readouterr().out
+    assert items(boards, "mean-colour", "--against", "blind", "--wrong") == 0
+    assert "than blind at 0 of 0 items without full credit" in capsys.readouterr().out
     assert items(boards, "mean-colour", "--against", "blind", "--json") == 0
     (first, *_) = json.loads(capsys.readouterr().out)
     assert (first["mean-colour"]["credit"], first["blind"]["prediction"]) == (1.0, "")

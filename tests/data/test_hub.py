@@ -1,7 +1,9 @@
 """Data sets of the hub as a user names them: written here as the hub keeps them."""
 
 import json
+import os
 import shutil
+from functools import partial
 
 import datasets
 import numpy as np
@@ -16,6 +18,8 @@ from vlbench.errors import DataAbsent, DataError
 from vlbench.system.digests import remembered_in
 
 NAMES = ["cat", "dog"]
+# Nine labels of each class, as Arrow stores them.
+CLASS_0, CLASS_1 = (number.to_bytes(8, "little") * 9 for number in (0, 1))
 SOURCE = {"repository": "org/pets", "revision": "a" * 40, "splits": {"test": "validation"}}
 
 
@@ -248,3 +252,34 @@ def test_a_folder_of_something_else_is_refused(folder, tmp_path):
     message = "contains neither parquet files nor the files that save_to_disk writes"
     with pytest.raises(DataError, match=message):
         load(folder, tmp_path)
+
+
+def test_a_parquet_file_of_other_content_and_the_same_date_is_converted_again(table, tmp_path):
+    file = parquet(table, tmp_path / "root") / "data" / "validation-00000-of-00002.parquet"
+    before = images(root=tmp_path / "root", cache_dir=tmp_path / "cache", **SOURCE)
+    date = file.stat().st_mtime_ns
+    table.select([2]).to_parquet(file)
+    os.utime(file, ns=(date, date))
+    after = images(root=tmp_path / "root", cache_dir=tmp_path / "cache", **SOURCE)
+    assert labels(before.splits["test"]).tolist() == [0, 0, 1]
+    assert labels(after.splits["test"]).tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("keep", [lambda old: old.replace(CLASS_1, CLASS_0), lambda old: old[:90]])
+def test_a_damaged_conversion_of_a_parquet_file_is_made_again(table, tmp_path, keep):
+    parquet(table.select([2] * 10), tmp_path / "root")
+    read = partial(images, root=tmp_path / "root", cache_dir=tmp_path / "cache", **SOURCE)
+    assert labels(read().splits["test"]).tolist() == [1] * 10
+    for file in (tmp_path / "cache").rglob("*.arrow"):
+        file.write_bytes(keep(file.read_bytes()))
+    assert labels(read().splits["test"]).tolist() == [1] * 10
+
+
+@pytest.mark.parametrize(("write", "suffix"), [(parquet, "parquet"), (on_disk, "arrow")])
+def test_a_shard_that_is_a_copy_of_another_is_refused(table, tmp_path, write, suffix):
+    write(table, tmp_path / "root")
+    first, second = sorted((tmp_path / "root").rglob(f"*.{suffix}"))
+    shutil.copy(first, second)
+    message = f"{first.name}, .*{second.name} have the same content; fetch them again"
+    with pytest.raises(DataError, match=message):
+        images(root=tmp_path / "root", **SOURCE)

@@ -1,7 +1,11 @@
 import pytest
 from runs import board, evaluate
 
+from vlbench.catalog.catalog import load_catalog
 from vlbench.errors import SpecError, UnknownNameError
+from vlbench.run.model import resolve_model
+from vlbench.run.options import Options
+from vlbench.system.digests import digest
 
 
 def test_overrides_are_part_of_the_name(source):
@@ -39,3 +43,15 @@ def test_a_model_or_name_that_cannot_be_is_refused(source, options, error, messa
 def test_a_name_may_look_like_a_formula(source, tmp_path):
     evaluate(source, name=r"$\frac{$", output=tmp_path / "boards")
     assert board(tmp_path / "boards")["rows"][0]["model"] == r"$\frac{$"
+
+
+def test_a_file_that_is_the_default_of_an_argument_counts_by_its_content(tmp_path):
+    weights = tmp_path / "weights.pt"
+    text = f"def __init__(self, weights={str(weights)!r}, pooling='mean'): ..."
+    (tmp_path / "reader.py").write_text(f"class Reader:\n    {text}\n")
+    model = resolve_model(load_catalog(()), f"{tmp_path}/reader.py:Reader", Options())
+    weights.write_text("trained")
+    before = digest(model.contents)
+    weights.write_text("trained for longer")
+    assert digest(model.contents) != before
+    assert [*model.contents] == ["weights"]

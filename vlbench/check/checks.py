@@ -9,7 +9,15 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.capabilities import LOG_LIKELIHOOD, OUTPUT, Asked, NoAnswer, Picture, first_misfit
+from vlbench.capabilities import (
+    LOG_LIKELIHOOD,
+    OUTPUT,
+    Asked,
+    NoAnswer,
+    Picture,
+    first_misfit,
+    score_kind,
+)
 from vlbench.check.samples import ANSWERS, SENTENCES, Samples
 from vlbench.engine.pass_checks import (
     CHANGES_PIXELS,
@@ -272,6 +280,13 @@ def masked_words(adapter: Any, samples: Samples) -> str:
     if logits.shape[:2] != shape[:2] or logits.shape[2] < shape[2]:
         return f"logits are {tuple(logits.shape)}, for (texts, tokens, words) {shape}"
     return "" if logits.isfinite().all() else "logits are NaN or infinite"
+
+
+def pair_scores(adapter: Any, samples: Samples) -> str:
+    """Describe a score that cannot be of the adapter's `score_kind`."""
+    scores = adapter.score_pairs(samples.pictures[:3], samples.texts[:3])
+    misfit = first_misfit(score_kind(adapter), scores)
+    return f"a score of {float(scores[misfit[0]]):.3g}; {misfit[1]}" if misfit else ""
 
 
 def answer_scores(adapter: Any, samples: Samples) -> str:

@@ -343,7 +343,8 @@ PROMISES: dict[type, Promises] = {
         {"regions agree and are inside the image": checks.detections},
     ),
     ImageTextScorer: Promises(
-        SamplePass(lambda a, s, i: a.score_pairs(*_pairs(s, i)), 0, ODD_PAIRS), _TEXTS
+        SamplePass(lambda a, s, i: a.score_pairs(*_pairs(s, i)), 0, ODD_PAIRS),
+        {**_TEXTS, "scores of the kind in score_kind": checks.pair_scores},
     ),
     AnswerScorer: Promises(
         SamplePass(

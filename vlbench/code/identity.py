@@ -64,7 +64,9 @@ def code_digest(thing: Any) -> str | None:
     It includes versions of libraries. None if no file defines it (a notebook, a prompt).
     """
     files = reached(thing)
-    return files and digest([sorted(set(files[0].values())), _versions(files[1])])
+    # With the names, since two files may exchange their content.
+    named = {(file.name, content) for file, content in files[0].items()} if files else ()
+    return files and digest([sorted(named), _versions(files[1])])
 
 
 def source_digest(thing: Any) -> str | None:

@@ -142,8 +142,11 @@ def _beside_another(
     _, theirs = _items(folder, rival, score.metric, score.at)
     higher = not score.lower_is_better
     ranked = best_first(joined(row, rival, items, theirs), higher_is_better=higher)
+    left = {i.id for i in (worst(items, higher_is_better=higher) if arguments.wrong else items)}
+    ranked = [pair for pair in ranked if pair[0].id in left]
     pairs = [(a, b) for a, b in ranked if a.credit != b.credit and (a.credit > b.credit) == higher]
-    of = f"{len(pairs):,} of {counted(len(ranked), 'item')}"
+    without = " without full credit" if arguments.wrong else ""
+    of = f"{len(pairs):,} of {counted(len(ranked), 'item')}{without}"
     better = "higher" if score.higher_is_better is None else "better"
     title = printed(f"{_title(row, score)}: {better} than {other} at {of}")
     if arguments.json:

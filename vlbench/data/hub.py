@@ -7,13 +7,14 @@ A folder contains parquet files in the hub's layout (`data/train-00000-of-00001.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
-from vlbench.data.coco_files import read_text
+from vlbench.data.coco_files import first_repeated, read_text
 from vlbench.data.corpora import require_texts
 from vlbench.data.formats.archives import DAMAGED
 from vlbench.data.gate import (
@@ -28,11 +29,14 @@ from vlbench.data.gate import (
 from vlbench.data.hub_sets import HubSet, cell_images, open_tables, row_name
 from vlbench.data.records import Column, Data
 from vlbench.data.split_files import files_of_split, parquet_files, split_of
-from vlbench.errors import DataAbsent, DataError, unknown
-from vlbench.system.files import is_file_name
+from vlbench.errors import DataAbsent, DataError, listed, unknown
+from vlbench.system.digests import file_digests
+from vlbench.system.files import is_file_name, write_whole
 
 # The file that lists the splits in a folder of save_to_disk.
 SAVED = "dataset_dict.json"
+# The suffix of the file with the digest of a converted parquet file, beside it.
+SEAL = ".sha256"
 
 
 class SplitFile(NamedTuple):
@@ -83,6 +87,8 @@ def images(
     if root.is_dir():
         begin(options)
         tables = _local(root, splits, cache_dir)
+        for split in splits.values():
+            _refuse_copies(root, tables.get(split, ()))
     elif download:
         require_texts(options.get("texts"))
         downloaded = open_tables(source, absent)
@@ -124,6 +130,15 @@ def _local(
     }
 
 
+def _refuse_copies(root: Path, parts: Sequence[SplitFile]) -> None:
+    """Raise DataError if two files of a split, which have rows, have the same content."""
+    names = [part.name for part in parts if len(part.rows)]
+    digests = file_digests([root / name for name in names], "bytes")
+    if (twice := first_repeated(digests)) is not None:
+        same = [name for name, content in zip(names, digests, strict=True) if content == twice]
+        raise DataError(f"{listed(same)} have the same content; fetch them again")
+
+
 def _read_file_names(root: Path, name: str, names: Callable[[Any], list[Any]]) -> list[str]:
     """Return the file names in a JSON file. Raises DataError for an unsafe name."""
     try:
@@ -161,18 +176,36 @@ def _find_saved_parts(root: Path, split: str) -> list[SplitFile]:
 
 
 def _map_parquet(file: Path, cache_dir: Path | None) -> Any:
-    """Return a parquet file as a table of datasets, with the types of its schema."""
+    """Return a parquet file as a table of datasets, with the types of its schema.
+
+    datasets knows the file of a conversion by path and date, so each content has its own folder.
+    """
     import datasets  # noqa: PLC0415 - see above
 
     from vlbench.data.parquet_files import require_modest  # noqa: PLC0415 - only for data that load
 
-    place = str(cache_dir / "datasets") if cache_dir else None
+    kept = cache_dir / "datasets" if cache_dir else Path(datasets.config.HF_DATASETS_CACHE)
+    place = kept / "parquet" / file_digests([file], "bytes")[0]
     try:
         with file.open("rb") as opened:
             require_modest(opened)
-        return datasets.Dataset.from_parquet(str(file), cache_dir=place)
+        _remove_damaged(place)
+        rows = datasets.Dataset.from_parquet(str(file), cache_dir=str(place))
     except (*DAMAGED, datasets.exceptions.DatasetsError) as error:
         raise DataError(f"{file.name} cannot be read as parquet: {error}") from error
+    for made in (Path(entry["filename"]) for entry in rows.cache_files):
+        if not made.with_suffix(SEAL).exists():
+            write_whole(made.with_suffix(SEAL), file_digests([made], "bytes")[0].encode())
+    return rows
+
+
+def _remove_damaged(place: Path) -> None:
+    """Remove a folder of conversions if one of them has changed since it was written."""
+    for seal in [*place.rglob(f"*{SEAL}")]:
+        made = seal.with_suffix(".arrow")
+        if not made.is_file() or seal.read_text() != file_digests([made], "bytes")[0]:
+            shutil.rmtree(place)
+            return
 
 
 def _join_parts(tables: Mapping[str, Sequence[SplitFile]], name: str, columns: Columns) -> Opened:

@@ -111,12 +111,15 @@ class Model:
 
     @property
     def contents(self) -> dict[str, Any]:
-        """The arguments that outputs depend on, files by their content.
+        """The arguments that outputs depend on, files by their content, also those of defaults.
 
         A server's model is identified by the name that the user gave it, not by the address.
         """
         skipped = without_effect(self.adapter)
-        held = contents({k: v for k, v in self.arguments.items() if k not in skipped})
+        defaults = contents({k: p.default for k, p in parameters(self.adapter).items()})
+        files = {k: default for k, default in defaults.items() if isinstance(default, Path)}
+        given = files | contents(self.arguments)
+        held = {name: value for name, value in given.items() if name not in skipped}
         return held if self.served is None else held | {"address": self.name}
 
     def parts(self) -> Iterator[Model]:

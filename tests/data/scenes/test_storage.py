@@ -35,6 +35,14 @@ def test_stored_rows_that_are_damaged_are_named_without_their_path(tmp_path):
         open_rows(file.parent)
 
 
+def test_a_single_changed_byte_of_stored_rows_is_named(tmp_path):
+    write_once(tmp_path / "scenes" / "rows", one_row)
+    file = tmp_path / "scenes" / "rows" / "rows.arrow"
+    file.write_bytes(file.read_bytes().replace(b"goldfish", b"goldfisk"))
+    with pytest.raises(DataError, match=r"scenes/rows in the cache cannot be read"):
+        open_rows(file.parent)
+
+
 def test_what_is_stored_is_not_drawn_again(tmp_path):
     first = write_once(tmp_path / "rows", one_row)
     assert write_once(tmp_path / "rows", lambda: pytest.fail("drawn again")) == first

@@ -13,11 +13,13 @@ import pyarrow as pa
 
 from vlbench.data.tables import BATCH, ColumnDigests, Row
 from vlbench.errors import DataError, OutputError
-from vlbench.system.digests import digest
+from vlbench.system.digests import bytes_digest, digest, file_digests
 from vlbench.system.files import take_lock
 
 ROWS = "rows.arrow"
 DIGESTS = "digests.json"
+# The digest of the file of rows; folders written by version 1.1.0 have none.
+SEAL = "rows.sha256"
 
 _TEXTS = pa.list_(pa.string())
 _NUMBERS = pa.list_(pa.float32())
@@ -66,6 +68,7 @@ def read_digests(folder: Path) -> dict[str, str] | None:
 def open_rows(folder: Path) -> Any:
     """Return the rows stored in a folder as an Arrow table, memory-mapped. Raises DataError."""
     try:
+        _require_unchanged(folder)
         with pa.memory_map(str(folder / ROWS)) as file:
             rows = pa.ipc.open_stream(file).read_all()
         # The cast raises for another schema; without validation Arrow would follow damaged offsets.
@@ -74,6 +77,13 @@ def open_rows(folder: Path) -> Any:
     except (OSError, ValueError, pa.ArrowException) as error:
         raise damaged(folder, error) from error
     return rows
+
+
+def _require_unchanged(folder: Path) -> None:
+    """Raise ValueError if the rows in a folder are not those that were written."""
+    seal = folder / SEAL
+    if seal.is_file() and seal.read_bytes() != file_digests([folder / ROWS], "bytes")[0].encode():
+        raise ValueError(ROWS)
 
 
 def damaged(folder: Path, error: Exception) -> DataError:
@@ -113,6 +123,7 @@ def _write_folder(folder: Path, rows: Iterable[tuple[Row, str]]) -> dict[str, st
     part.mkdir()
     try:
         digests = _write_rows(part / ROWS, rows)
+        (part / SEAL).write_text(bytes_digest(part / ROWS), "ascii")
         (part / DIGESTS).write_text(json.dumps(digests, indent=1), "utf-8")
         part.rename(folder)
     finally:
