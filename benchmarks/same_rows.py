@@ -64,7 +64,7 @@ def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
 
 def compared(row: dict[str, Any]) -> dict[str, Any]:
     """Return what must be the same in two rows."""
-    scores = {f"{one['metric']} {one['at']}": one for one in row["scores"]}
+    scores = {f"{one['metric']} {sorted(one['at'].items())}": one for one in row["scores"]}
     fixed = {key: row[key] for key in ("status", "reason", "counts", "comparable")}
     return fixed | {"scores": scores, "notes": sorted(row["notes"])}
 

@@ -120,7 +120,7 @@ REFUSED = [
     (LABELLED, PETS, ["label"], {"classes": ["cat", "yak"]},
      "no class is named 'dog'|not the classes that the data list: '(dog|yak)'"),
     (TABLES, [row(1, name="a"), row(2, name="a")], ["item"], {},
-     r"test[^:]*: two rows have the item 'a' but different images"),
+     r"test[^:]*: two rows have the item 'a'; give each row its own"),
     (TABLES[1:], [row(1, key="a"), row(2, key=None)], (), {"item": "key"},
      r", row [12]: the item is missing"),
     (["parquet"], [row(1, 0), row(2, 1)], ["label"], {},

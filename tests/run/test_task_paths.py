@@ -68,7 +68,13 @@ def source(tmp_path):
     return ours
 
 
-def test_a_file_of_a_task_lies_beside_it_and_counts_by_its_content(source, tmp_path):
+@pytest.mark.parametrize("by_default", [False, True])
+def test_a_file_of_a_task_lies_beside_it_and_counts_by_its_content(source, tmp_path, by_default):
+    if by_default:
+        probe = PROBE.replace("Path | None = None", f"Path = Path({str(source)!r}) / 'names.txt'")
+        write(source / "tasks" / "mine.py", probe)
+        task = (source / "tasks/b.yaml").read_text()
+        write(source / "tasks/b.yaml", task.replace("{file: ../names.txt}", "{}"))
     where = {"include_path": [source], "output": tmp_path / "boards"}
     (first,) = ran(["mean-colour"], ["b"], **where).results
     assert first.scores[0].value == 4

@@ -305,7 +305,7 @@ def _split(rows: Rows, columns: Columns, codes: _Classes, regions: Path | None) 
     if not data.keys() & OWN and not more:
         images, data = _by_image(images, data)
     if items and (twice := first_repeated(images.names)) is not None:
-        raise DataError(f"{rows.name}: two rows have the item {twice!r} but different images")
+        raise DataError(f"{rows.name}: two rows have the item {twice!r}; give each row its own")
     made = {"image": images}
     for kind, values in data.items():
         if kind in TEXTS:

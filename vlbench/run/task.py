@@ -183,16 +183,18 @@ class Task:
 
     @property
     def files(self) -> dict[str, Path]:
-        """The files and folders that the probe's arguments name, by their keys."""
-        return dict(
-            pair for name, value in self.arguments.items() for pair in paths_in(value, name)
-        )
+        """The files and folders that the probe's arguments or defaults name, by their keys."""
+        values = {**self._defaults, **self.arguments}
+        return dict(pair for name, value in values.items() for pair in paths_in(value, name))
 
     @property
     def words(self) -> list[str]:
         """The strings among the probe's arguments, including its defaults."""
-        defaults = {name: parameter.default for name, parameter in parameters(self.probe).items()}
-        return [*texts_in([*{**defaults, **self.arguments}.values()])]
+        return [*texts_in([*{**self._defaults, **self.arguments}.values()])]
+
+    @property
+    def _defaults(self) -> dict[str, Any]:
+        return {name: parameter.default for name, parameter in parameters(self.probe).items()}
 
     @property
     def fixed(self) -> dict[str, Any]:
