@@ -10,6 +10,7 @@ from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.sources import shipped_source
 from vlbench.cli import main
 from vlbench.errors import IdentityClash, OutputError
+from vlbench.metrics.items import Examples, item_table
 from vlbench.report.texts import number
 from vlbench.results import Score
 from vlbench.run.row import shown_arguments, shown_weights, with_width
@@ -286,6 +287,15 @@ def test_of_600_equal_answers_about_3_in_600_may_be_others(value, limits, low, h
     found = with_width(Score("m", value, 600, stderr=0.0, ci95=(value, value), range=limits))
     assert found.ci95 == pytest.approx((low, high), abs=1e-5)
     assert found.stderr == pytest.approx((high - low) / 2 / 1.96, abs=1e-4)
+
+
+def test_equal_answers_in_clusters_count_by_cluster():
+    ids = [str(i) for i in range(600)]
+    examples = Examples(ids, ids, [f"image {i % 3}" for i in range(600)])
+    items = item_table(examples, "m", {}, [1] * 600)
+    score = Score("m", 1.0, 600, stderr=0.0, ci95=(1.0, 1.0), range=(0.0, 1.0))
+    # Three images that are all right leave up to 1 - .05^(1/3) of the others unseen.
+    assert with_width(score, items).ci95 == pytest.approx((0.05 ** (1 / 3), 1))
 
 
 def test_equal_answers_without_a_range_have_no_interval():

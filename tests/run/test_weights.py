@@ -10,7 +10,8 @@ from sources import TASK, make_source, write
 from vlbench.cli import main
 from vlbench.errors import DataError, SpecError
 
-# An adapter that says where its weights are, in a source whose images nobody can read.
+# An adapter that says where its weights are, in a source whose images nobody can read. As a library
+# does, it finds the file of a name; a path would count by its content.
 ADAPTER = """\
 from pathlib import Path
 
@@ -19,14 +20,14 @@ from vlbench.errors import CannotDo, WeightsError
 
 
 class FromFile:
-    def __init__(self, *, device, dtype=torch.float32, weights: str = "absent.pt", tag: str = ""):
+    def __init__(self, *, device, dtype=torch.float32, weights: str = "absent", tag: str = ""):
         self.require_weights(weights)
         self.scale = torch.ones(1)
 
     @staticmethod
     def require_weights(weights):
-        if not Path(weights).is_file():
-            raise WeightsError(f"no file {weights}")
+        if not Path(f"{weights}.pt").is_file():
+            raise WeightsError(f"no file {weights}.pt")
 
     def preprocess(self, image):
         return torch.zeros(3, 2, 2)
@@ -48,7 +49,7 @@ class Strange(FromFile):
 """
 MODELS = """\
 from-file: {adapter: "files:FromFile"}
-other: {adapter: "files:FromFile", params: {weights: other.pt}}
+other: {adapter: "files:FromFile", params: {weights: other}}
 cannot: {adapter: "files:Asks", params: {tag: cannot}}
 breaks: {adapter: "files:Asks"}
 strange: {adapter: "files:Strange"}

@@ -417,6 +417,19 @@ def of_score(items: pa.Table, metric: str, at: Mapping[str, Any]) -> pa.Table:
     return items.filter(pc.and_(*is_own))
 
 
+def count_clusters(items: pa.Table, metric: str, at: Mapping[str, Any]) -> int:
+    """Return the number of clusters of a score's items; one without a cluster counts by itself.
+
+    Example:
+        >>> examples = Examples(["a", "b", "c"], ["1", "2", "3"], ["x", "x", "y"])
+        >>> count_clusters(item_table(examples, "accuracy", {}, [1, 1, 1]), "accuracy", {})
+        2
+    """
+    rows = of_score(items, metric, at)
+    pairs = zip(rows["cluster"].to_pylist(), rows["id"].to_pylist(), strict=True)
+    return len({(cluster, None if cluster else name) for cluster, name in pairs})
+
+
 def join_items(tables: Sequence[pa.Table]) -> pa.Table | None:
     """Return the items of several scores as one table; None if there are none."""
     if not tables:

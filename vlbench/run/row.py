@@ -216,7 +216,7 @@ def make_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
         from vlbench.metrics.copies import counting_copies_once  # noqa: PLC0415 - slow to import
 
         stated = [counting_copies_once(score, outcome.items) for score in stated]
-    scores = [with_width(score.within_limits()) for score in stated]
+    scores = [with_width(score.within_limits(), outcome.items) for score in stated]
     manner = {"asked_by": outcome.asked_by} if outcome.asked_by else {}
     provenance = {**row.provenance, **manner}
     scored = replace(row, scores=scores, counts=counts, provenance=provenance, run=run)
@@ -239,17 +239,23 @@ def make_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
     return replace(scored, notes=[*map(cut, notes)])
 
 
-def with_width(score: Score) -> Score:
+def with_width(score: Score, items: Any = None) -> Score:
     """Return a score with the interval of `unvaried` if its interval has no width.
 
-    If the score has no range, it then has neither interval nor standard error.
+    It is over the clusters of the score's `items`, or else over its n. If the score has no range,
+    it then has neither interval nor standard error.
     """
     if score.ci95 is None or score.ci95[1] - score.ci95[0] >= ROUNDING:
         return score
     least, greatest = score.limits
     if least is None or greatest is None:
         return replace(score, stderr=None, ci95=None)
-    _, stderr, ci95 = unvaried(score.value, score.n, least, greatest)
+    count = score.n
+    if items is not None:
+        from vlbench.metrics.items import count_clusters  # noqa: PLC0415 - as above
+
+        count = count_clusters(items, score.metric, score.at) or count
+    _, stderr, ci95 = unvaried(score.value, count, least, greatest)
     return replace(score, stderr=stderr, ci95=ci95)
 
 
