@@ -87,14 +87,14 @@ from vlbench.system.digests import digest
 # `ranked_on` names a split of images with phrases.
 AblationRows = Annotated[Data, "test", "ranked_on"]
 
-# The number of images on which heads are ranked, at most.
+# Heads are ranked on this many images at most.
 RANKED_IMAGES = 100
 
 CAVEAT = (
     "a drop is the loss of accuracy without a part: redundant parts hide it, and a model may be "
     "worse only because it was never trained without that part"
 )
-# The number of other images, over which the output of a head is averaged.
+# The number of other images over which the output of a head is averaged.
 AVERAGED = {"mean": 4, "other_image": 1}
 DONATED = "; each pass without heads also scores {} per item, whose choice is not in the intervals"
 BEST = "best heads, layer-head from 0: {}"
@@ -161,10 +161,8 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     examples, clusters = questions.examples, len({*questions.examples.clusters})
     if clusters < 2:
         raise TooFewRows(f"{counted(clusters, 'image')} to ask about; an interval needs 2")
-    best: list[Head] = []
-    if best_heads:
-        images = _ranking_images(rows, data, ranked_on)
-        best = best_grounding(model, images, engine, best_heads)
+    images = _ranking_images(rows, data, ranked_on) if best_heads else None
+    best = best_grounding(model, images, engine, best_heads) if images is not None else []
     parts = _parts(model.parts(), each, windows, best)
     tests = rank_tests(model.parts().heads, each, best, draws, seed)
     drawn = [Cut(heads) for test in tests for sets in test.random for heads in sets]

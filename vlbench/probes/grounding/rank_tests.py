@@ -38,7 +38,7 @@ class RankTest(NamedTuple):
     random: Sequence[Sequence[Heads]]
 
     def rank(self, drop_of: Callable[[Heads], float]) -> Ranked:
-        """Return the largest drop of the parts and of each draw; `drop_of` returns a single drop."""
+        """Return the largest drop of the parts and of each draw; `drop_of` returns one drop."""
         random = [max(map(drop_of, sets)) for sets in self.random]
         return Ranked(self.cut, max(map(drop_of, self.parts)), random)
 
