@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from coverage import write_table
 
-from vlbench.probes.grounding.ablation import (
+from vlbench.probes.grounding.rank_tests import (
     LEVEL,
     Head,
     Heads,

@@ -142,11 +142,11 @@ def size_of(picture: Picture) -> str:
 class Cut(NamedTuple):
     """The parts to remove from a model.
 
-    `heads` are pairs (layer, head), from 0: the output of these heads is 0 or, with `donors`, that
-    of the whole model for the same text and other pictures. The attention weights
-    of `looks` are 0, and the other weights of a position still sum to 1. A position always attends
-    to itself. If a model reads the picture by cross-attention, a look removes the whole output of
-    the block (it is 0); the attention is still returned.
+    `heads` are pairs (layer, head), from 0: the output of these heads is 0 or, with `donors`, their
+    output in the whole model for the same text and other pictures. The attention weights of `looks`
+    are 0, and the other weights of a position still sum to 1. A position always attends to itself.
+    If a model reads the picture by cross-attention, a look removes the whole output of the block
+    (it is 0); the attention is still returned.
     """
 
     heads: tuple[tuple[int, int], ...] = ()
@@ -404,10 +404,8 @@ class Recording(Protocol):
         """Return the replies to each item, an empty list if nothing is recorded.
 
         The items are those of a data set, or some of them, in its order. `labels` is how a reply
-        names an
-        option: letters, numbers, brackets for "(1)", or words. After the call, `counts` has the
-        parts of the recording that were not used, with the reason, and `notes` state them with an
-        example.
+        names an option: letters, numbers, brackets for "(1)", or words. After the call, `counts`
+        has the numbers of unused parts of the recording by reason, and `notes` give an example.
         """
         ...
 

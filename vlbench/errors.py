@@ -112,7 +112,7 @@ class ServerError(VlbenchError):
 
 
 class IdentityClash(VlbenchError):  # noqa: N818 - reads as the reason
-    """An ok row of the same name has other weights or another adapter source."""
+    """A model has the name of an ok row with other weights or another adapter source."""
 
 
 class Exited(VlbenchError):  # noqa: N818 - says what happened

@@ -41,8 +41,8 @@ class Attention(NamedTuple):
 class CrossAttention(NamedTuple):
     """The cross-attention of a layer: the output projection of each direction, and its heads.
 
-    A direction is (source, target). A projection shared by two directions is called once for each,
-    in this order. `heads` is the number of heads from text to image.
+    A direction is (source, target). A projection that two directions share is called once for each
+    of them, in the order of `projections`. `heads` is the number of heads from text to image.
     """
 
     projections: Mapping[tuple[str, str], nn.Module]

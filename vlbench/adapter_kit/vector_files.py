@@ -134,28 +134,35 @@ class _Utf8(io.RawIOBase):
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder("utf-8")()
-        self._begun = False
-        self._held = b""
+        self._mark = codecs.BOM_UTF8  # until it is read
+        self._blank = b""
 
     def readable(self) -> bool:
         """Return True, as BufferedReader requires."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer, and return the number of bytes read."""
-        text, more = b"", b"..."
-        while more and not text:
-            more = self._stream.read(len(buffer) - len(self._held))
-            self._decoder.decode(more, final=not more)
-            if not self._begun:
-                self._begun, more = True, more.removeprefix(codecs.BOM_UTF8)
-            text = self._held + more
-            # A final blank waits: the end of the line, or of the file, may follow.
-            waits = next((len(end) for end in (b" ", b" \r") if text.endswith(end)), 0)
-            text, self._held = text[: len(text) - waits], text[len(text) - waits :]
+        """Fill a buffer, and return the number of bytes; 0 only at the end of the stream."""
+        text, chunk = b"", b"..."
+        while chunk and not text:
+            chunk = self._read(len(buffer) - len(self._blank))
+            text, self._blank = _split_last_blank(self._blank + chunk)
         text = text.replace(b" \n", b"\n").replace(b" \r\n", b"\r\n")
         buffer[: len(text)] = text
         return len(text)
+
+    def _read(self, size: int) -> bytes:
+        """Return the next bytes, of UTF-8, without the byte order mark of the first."""
+        chunk, mark = self._stream.read(size), self._mark
+        self._decoder.decode(chunk, final=not chunk)
+        self._mark = b""
+        return chunk.removeprefix(mark)
+
+
+def _split_last_blank(text: bytes) -> tuple[bytes, bytes]:
+    """Return a text without a last blank, and this blank: the line may end after it."""
+    blank = next((end for end in (b" ", b" \r") if text.endswith(end)), b"")
+    return text.removesuffix(blank), blank
 
 
 @contextmanager

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from vlbench.data.names import case_notes, normal_form, one_spelling
 from vlbench.data.records import Split, examples_of_items
 from vlbench.errors import DataError
-from vlbench.metrics.items import Examples
+from vlbench.metrics.items import Examples, Items, options_among
 from vlbench.metrics.parsing import LETTERS
+from vlbench.metrics.ranking import Choice
 from vlbench.metrics.replies import place_of
 
 # The options of questions without options.
@@ -113,6 +114,18 @@ def distinct(texts: Sequence[str]) -> list[str]:
         ['a dog', 'a cat ', 'A cat']
     """
     return [*dict.fromkeys(one_spelling(texts))]
+
+
+def items_of(metric: str, choice: Choice, questions: QuestionItems) -> Items:
+    """Return the choices for questions as items; chance is the fraction of options that are right.
+
+    The target of an item is the first of its right options.
+    """
+    options = [question.options for question in questions.asked]
+    first = [right[0] for right in questions.right]
+    chance = [len(r) / len(of_item) for r, of_item in zip(questions.right, options, strict=True)]
+    chosen, named = options_among(options, choice, first, chance)
+    return Items(metric, chosen, questions.examples, named)
 
 
 def first_case_notes(what: str, rows: Sequence[Sequence[str]]) -> list[str]:

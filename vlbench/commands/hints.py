@@ -65,8 +65,7 @@ class HintingParser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None, *, once: bool = True) -> Any:
         """Return the arguments; a word that no command knows is an error with a hint.
 
-        With `once`, an option whose last value would replace the first is an error if it is typed
-        twice.
+        With `once`, an option that is typed twice is an error if only its last value would count.
         """
         words = list(sys.argv[1:] if args is None else args)
         arguments, unknown = self.parse_known_args(words, namespace)

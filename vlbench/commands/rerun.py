@@ -41,13 +41,13 @@ from vlbench.errors import SpecError, UnknownNameError, printed
 from vlbench.report.data_sets import named_row
 from vlbench.report.rows import folder_of, lent_note
 from vlbench.report.texts import plain_table, score_name
-from vlbench.results import Result, Score
+from vlbench.results import Result
 from vlbench.schema import Misfit, read
 
 # Facts of a run that may change a row by rounding.
-MOVES = ("device", "hardware", "threads")
+ROUNDING = ("device", "hardware", "threads")
 
-# Options of this command line that are not facts of the row.
+# Options that are taken from the command line, because the row does not record them.
 GIVEN = (
     "include_path",
     "device",
@@ -61,7 +61,7 @@ GIVEN = (
 
 
 class Rerun(NamedTuple):
-    """The row, its model, the options that it was run with, and notes."""
+    """The row, the model to run, the options to run it with, and notes on the row."""
 
     row: Result
     model: str
@@ -126,15 +126,42 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
     Raises UnknownNameError for an unknown row, and SpecError for a row that does not record how it
     was made.
     """
-    file = Path(arguments.board)
+    row, notes = _find_row(arguments)
+    _require_known_code(row, arguments)
+    from vlbench.run.options import model_args  # imports torch
+
+    model, overrides = split_arguments(row.model)
+    given = options_of(arguments)
+    model_arguments = {**model_args(overrides), **given.model_args}
+    model_arguments.pop("dtype", None)
+    options = {
+        **{name: getattr(given, name) for name in GIVEN},
+        "model_args": model_arguments,
+        "params": row.task_params,
+        "dtype": _read_fact(row, "provenance", "dtype", str),
+        "batch_size": _read_fact(row, "run", "batch_size", int | None),
+    }
+    params = _read_fact(row, "provenance", "params", Mapping[str, Any])
+    _read_fact(row, "provenance", "libraries", Mapping[str, Any])
+    is_path = row_name(arguments.model) != arguments.model
+    base = model if "revision" in params else folder_here(model)
+    to_run = arguments.as_model or (arguments.model if is_path else pinned(base, params))
+    return Rerun(row, to_run, options, notes)
+
+
+def _find_row(arguments: argparse.Namespace) -> tuple[Result, list[str]]:
+    """Return the row, and a note if its board comes with vlbench. Raises UnknownNameError."""
+    file, name = Path(arguments.board), row_name(arguments.model)
     is_file = file.suffix == ".json"
     output, task = (file.parent, file.stem) if is_file else (arguments.output, arguments.board)
-    name = row_name(arguments.model)
     folder = output if is_file else folder_of(output, name, task)
     notes = [lent_note(name)] if folder != output else []
-    row = named_row(folder, task, name, arguments.data, task_params(arguments.param))
+    return named_row(folder, task, name, arguments.data, task_params(arguments.param)), notes
+
+
+def _require_known_code(row: Result, arguments: argparse.Namespace) -> None:
+    """Raise SpecError if the row names code that is not trusted, or a model on a server."""
     from vlbench.code.functions import names_file
-    from vlbench.run.options import model_args  # imports torch
 
     if names_file(row.model) and not arguments.trust:
         raise SpecError(f"{printed(row.model)} names code; if you trust it, pass --trust")
@@ -142,37 +169,10 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
         why = "the weights are not known, so the row cannot be recomputed"
         hint = "--as-model openai:NAME@URL compares it with a server's current model"
         raise SpecError(f"{printed(row.model)} came from a server: {why}; {hint}")
-    model, overrides = split_arguments(row.model)
-    typed = options_of(arguments)
-    arguments_of_model = {**model_args(overrides), **typed.model_args}
-    arguments_of_model.pop("dtype", None)
-    options = {
-        **{name: getattr(typed, name) for name in GIVEN},
-        "model_args": arguments_of_model,
-        "params": row.task_params,
-        "dtype": _read_fact(row, "provenance", "dtype", str),
-        "batch_size": _read_fact(row, "run", "batch_size", int | None),
-    }
-    params = _read_fact(row, "provenance", "params", Mapping[str, Any])
-    _read_fact(row, "provenance", "libraries", Mapping[str, Any])
-    given_path = arguments.model if name != arguments.model else ""
-    base = model if "revision" in params else folder_here(model)
-    again = arguments.as_model or given_path or pinned(base, params)
-    return Rerun(row, again, options, notes)
 
 
 def show(row: Result, again: Result, changes: Sequence[ScoreChange]) -> Answer:
     """Return a table of every score, the other differences, and the exit code."""
-    cells = [
-        [
-            _name(change),
-            _value(change.board),
-            _value(change.now),
-            _difference(change),
-            change.answer,
-        ]
-        for change in changes
-    ]
     answers = Counter(change.answer for change in changes)
     parts = [f"{answers[EQUAL]} of {len(row.scores)} scores are equal"]
     parts += [f"{answers[name]} {name}" for name in (WITHIN, NEW) if answers[name]]
@@ -180,8 +180,8 @@ def show(row: Result, again: Result, changes: Sequence[ScoreChange]) -> Answer:
     furthest = max(changes, key=lambda change: abs(change.difference), default=None)
     if furthest and furthest.difference:
         title += f"; largest difference {furthest.difference:+.3g}, {printed(_name(furthest))}"
-    table = plain_table(["score", "board", "now", "difference", "answer"], cells)
-    problems = [f"differs: {line}" for line in _other_making(row, again)]
+    table = plain_table(["score", "board", "now", "difference", "answer"], [*map(_cells, changes)])
+    problems = [f"differs: {line}" for line in _differences(row, again)]
     return Answer([title, table], problems, FAILED if answers[DIFFERENT] + answers[ABSENT] else 0)
 
 
@@ -198,28 +198,26 @@ def _read_fact(row: Result, part: str, name: str, kind: Any) -> Any:
         raise error.below(f"{row.model} on {row.task}", part, name) from None
 
 
+def _cells(change: ScoreChange) -> list[str]:
+    """Return the name of a score, both values ("-" for none), their difference, and the answer."""
+    values = ["-" if one is None else f"{one.value:.6g}" for one in (change.board, change.now)]
+    is_compared = change.answer not in {EQUAL, ABSENT, NEW}
+    difference = f"{change.difference:+.3g}" if is_compared else "-"
+    return [_name(change), *values, difference, change.answer]
+
+
 def _name(change: ScoreChange) -> str:
     return score_name(change.score.metric, change.score.at)
 
 
-def _value(score: Score | None) -> str:
-    return "-" if score is None else f"{score.value:.6g}"
-
-
-def _difference(change: ScoreChange) -> str:
-    return "-" if change.answer in {EQUAL, ABSENT, NEW} else f"{change.difference:+.3g}"
-
-
-def _other_making(row: Result, again: Result) -> Iterator[str]:
-    """Yield the differences between the provenance of a row and of its rerun."""
-    old, new = row.provenance, again.provenance
-    for key in SAME:
-        if old.get(key) != new.get(key):
-            yield f"{key}: {old.get(key)} on the board, {new.get(key)} now"
-    before, now = old["libraries"], new["libraries"]
-    for name in sorted(before.keys() | now.keys()):
-        if before.get(name) != now.get(name):
-            yield f"{name}: {before.get(name)} on the board, {now.get(name)} now"
-    for key in MOVES:
-        if row.run.get(key) != again.run.get(key):
-            yield f"{key}: {row.run.get(key)} on the board, {again.run.get(key)} now"
+def _differences(row: Result, again: Result) -> Iterator[str]:
+    """Yield the differences between how a row and its rerun were made."""
+    libraries = row.provenance["libraries"], again.provenance["libraries"]
+    for names, before, now in (
+        (SAME, row.provenance, again.provenance),
+        (sorted({*libraries[0], *libraries[1]}), *libraries),
+        (ROUNDING, row.run, again.run),
+    ):
+        for name in names:
+            if before.get(name) != now.get(name):
+                yield f"{name}: {before.get(name)} on the board, {now.get(name)} now"

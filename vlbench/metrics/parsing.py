@@ -166,10 +166,10 @@ def read_reply(reply: str, labels: Sequence[str], *, in_words: bool = False) -> 
 
 
 def first_label(reply: str, labels: Sequence[str]) -> Reading:
-    """Return the label with which a reply begins, be it the beginning of a word.
+    """Return the label with which a reply begins, even if a word goes on after it.
 
-    Of labels such as 1 and 10, the longest counts. For letters, this is the rule of lmms-eval's
-    BLINK before September 2026 (its issue 1434).
+    If several fit, such as 1 and 10, the longest counts. For letters, this is the rule of
+    lmms-eval's BLINK before September 2026 (its issue 1434).
 
     Example:
         >>> first_label("(B) Point B", "AB").place, first_label("Based on the image, A", "AB").place

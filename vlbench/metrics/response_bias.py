@@ -97,10 +97,11 @@ class Bias(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """Sums over the items of each stratum, and the same without each of its clusters.
+    """Sums over the items of each stratum.
 
-    Columns of `whole` [S, 4] and `less` [P, 4] are items, hits, bias x items, and mean recall x
-    items. `stratum` and `cluster` [P] are those of the P pairs.
+    `whole` [S, 4] are over all items of a stratum. `less` [P, 4] are over its items outside one
+    cluster, for each of P pairs of a `stratum` and a `cluster`, [P]. Columns are items, hits, bias
+    x items, and mean recall x items.
     """
 
     whole: Floats

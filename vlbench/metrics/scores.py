@@ -127,7 +127,7 @@ def measure_items(items: Items) -> Measured:
 def subset(items: Items, places: Sequence[int], **at: str) -> Items:
     """Return some of the items, by their numbers, with further conditions.
 
-    What is right most often is not known of a part, so that the floor of the majority is left out.
+    The floor of the majority is left out: which option is right most often in a part is not known.
     """
     index, options = torch.tensor(places, dtype=torch.long), items.options
     choice, chance, right = _choice_at(items.choice, index), options.chance, options.right

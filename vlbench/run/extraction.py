@@ -52,7 +52,7 @@ class Features(NamedTuple):
     layers: Mapping[str, NDArray[np.float32]] = MappingProxyType({})
 
     def __repr__(self) -> str:
-        """Return the number of examples, of dimensions, of classes and of layers."""
+        """Return a text with the numbers of examples, dimensions, classes and layers."""
         n, width = self.vectors.shape
         classes = f", {len(set(self.labels))} classes" if self.labels else ""
         layers = f", {len(self.layers)} layers" if self.layers else ""

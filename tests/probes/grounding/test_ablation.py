@@ -12,15 +12,14 @@ from vlbench.capabilities import Picture
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError, SpecError, TooFewRows
-from vlbench.probes.grounding.ablation import (
+from vlbench.probes.grounding.ablation import _donors, ablation
+from vlbench.probes.grounding.rank_tests import (
     Ranked,
-    _donors,
-    ablation,
     adjusted,
     best_heads_test,
     layers_test,
+    notes_of_tests,
     other_draws,
-    verdicts,
     verdicts_by_cut,
 )
 
@@ -252,12 +251,12 @@ def test_p_is_adjusted_among_the_tests_that_can_reach_the_level():
     many = [0.1] * 79
     ranked = [Ranked("a", 0.2, many), Ranked("b", 0.3, [0.4, *many[1:]]), Ranked("c", 0.5, [0.1])]
     assert adjusted(ranked) == [2 / 80, 2 / 80, 1 / 2]
-    first, second, last = [note.rpartition("p = ")[2] for note in verdicts(ranked)]
+    first, second, last = [note.rpartition("p = ")[2] for note in notes_of_tests(ranked)]
     assert first == second == "0.025 by Holm's rule over 2 tests: more than random heads"
     assert last == "0.500: no verdict, since p cannot be below 0.500"
     few = [Ranked("a", 0.2, [0.1] * 19), Ranked("b", 0.0, [0.1] * 19)]
     end = "p = 0.100 by Holm's rule over 2 tests: no verdict, since p cannot be below 0.100"
-    assert verdicts(few)[0].endswith(end)
+    assert notes_of_tests(few)[0].endswith(end)
 
 
 def test_drops_have_no_direction_and_those_that_are_tested_have_a_verdict_and_p():

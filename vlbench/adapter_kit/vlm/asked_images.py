@@ -72,7 +72,7 @@ def _states(model: Any, batch: Mapping[str, Tensor]) -> Any:
 
 
 class Row(NamedTuple):
-    """The ids after the head: a prompt and an answer without its last id; `answered` its length."""
+    """The ids after the head: a prompt, then an answer of `answered` ids without its last id."""
 
     answered: int
     ids: tuple[int, ...]

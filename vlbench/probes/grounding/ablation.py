@@ -37,17 +37,15 @@ always has p = 1 / n, which Holm's rule over n windows never rejects.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from math import comb, factorial, prod
-from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from vlbench.asking.chooser import Chooser, Way, way_of
-from vlbench.asking.questions import QuestionItems, read_captions, read_questions
+from vlbench.asking.questions import QuestionItems, items_of, read_captions, read_questions
 from vlbench.capabilities import (
     AnswerScorer,
     Cut,
@@ -63,21 +61,25 @@ from vlbench.capabilities import (
 from vlbench.data.records import Data, Split
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError, SpecError, TooFewRows, counted
-from vlbench.metrics.gains import gain, rank_p
+from vlbench.metrics.gains import gain
 from vlbench.metrics.items import (
-    Examples,
-    Items,
-    Measured,
-    options_among,
     outcome_of,
     score_table,
 )
-from vlbench.metrics.paired import holm
 from vlbench.metrics.ranking import Choice
 from vlbench.metrics.scores import measure_items
 from vlbench.probes.grounding.attention import AttentionReader, head_sums
 from vlbench.probes.grounding.entity_grounding import entity_queries
 from vlbench.probes.grounding.measures import first_images
+from vlbench.probes.grounding.rank_tests import (
+    Head,
+    Heads,
+    heads_by_layer,
+    notes_of_tests,
+    p_scores,
+    rank_tests,
+    with_verdicts,
+)
 from vlbench.probes.grounding.scores import MOST_SCORES, groups_of
 from vlbench.results import Artifact, At, Outcome, Positive, Score
 from vlbench.system.digests import digest
@@ -85,23 +87,14 @@ from vlbench.system.digests import digest
 # `ranked_on` names a split of images with phrases.
 AblationRows = Annotated[Data, "test", "ranked_on"]
 
-# A layer, and a head of the layer.
-Head = tuple[int, int]
-Heads = tuple[Head, ...]
-Drawn = TypeVar("Drawn", bound=Hashable)
-Random = np.random.Generator
-
-# Heads are ranked on at most so many images.
+# Heads are ranked on this many images at most.
 RANKED_IMAGES = 100
-
-# A test with p at or below it has a verdict.
-LEVEL = 0.05
 
 CAVEAT = (
     "a drop is the loss of accuracy without a part: redundant parts hide it, and a model may be "
     "worse only because it was never trained without that part"
 )
-# The number of other images, over which the output of a head is averaged.
+# The number of other images over which the output of a head is averaged.
 AVERAGED = {"mean": 4, "other_image": 1}
 DONATED = "; each pass without heads also scores {} per item, whose choice is not in the intervals"
 BEST = "best heads, layer-head from 0: {}"
@@ -121,37 +114,6 @@ class Part(NamedTuple):
 
     at: At
     cut: Cut
-
-
-class RankTest(NamedTuple):
-    """The sets of heads whose largest drop is ranked, and random draws of equally many sets."""
-
-    cut: str
-    parts: Sequence[Heads]
-    random: Sequence[Sequence[Heads]]
-
-
-class Ranked(NamedTuple):
-    """The largest drop of the parts of a test, and of each draw."""
-
-    cut: str
-    drop: float
-    random: Sequence[float]
-
-    @property
-    def p(self) -> float:
-        """The rank among the draws."""
-        return rank_p(self.drop, self.random)
-
-    @property
-    def least_p(self) -> float:
-        """The smallest p that so many draws can give."""
-        return 1 / (len(self.random) + 1)
-
-    @property
-    def enough(self) -> bool:
-        """Whether there are enough draws for p <= LEVEL."""
-        return self.least_p <= LEVEL
 
 
 def ablation(  # noqa: PLR0913 - tasks fill them by name
@@ -191,50 +153,49 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
             rows that `items` leaves out, and an adapter that scores a batch in a single pass.
         seed: seed that draws the items, the random parts and the other images.
     """
-    order = np.random.default_rng(seed).permutation(len(data.splits["test"]))
-    rows = data.splits["test"].select(np.sort(order[:items]).tolist())
-    asks, way = _read(rows, model)
+    split = data.splits["test"]
+    order = np.random.default_rng(seed).permutation(len(split))
+    rows = split.select(np.sort(order[:items]).tolist())
+    questions, way = _read(rows, model)
     _require_donors(model, by, way)
-    examples, clusters = asks.examples, len({*asks.examples.clusters})
+    examples, clusters = questions.examples, len({*questions.examples.clusters})
     if clusters < 2:
         raise TooFewRows(f"{counted(clusters, 'image')} to ask about; an interval needs 2")
-    best: list[Head] = []
-    if best_heads:
-        images = _ranking_images(rows, data, ranked_on)
-        best = best_grounding(model, images, engine, best_heads)
+    images = _ranking_images(rows, data, ranked_on) if best_heads else None
+    best = best_grounding(model, images, engine, best_heads) if images is not None else []
     parts = _parts(model.parts(), each, windows, best)
-    tests = _tests(model.parts().heads, each, best, draws, seed)
-    random = [Cut(some) for test in tests for drawn in test.random for some in drawn]
-    cuts = [*dict.fromkeys([*(part.cut for part in parts), *random])]
+    tests = rank_tests(model.parts().heads, each, best, draws, seed)
+    drawn = [Cut(heads) for test in tests for sets in test.random for heads in sets]
+    cuts = [*dict.fromkeys([*(part.cut for part in parts), *drawn])]
     cost = f"{len(cuts) + 1} passes over {counted(len(rows), 'item')}, one of the whole model"
-    others = data.splits["test"].select(order[len(rows) :].tolist())
+    others = split.select(order[len(rows) :].tolist())
     donors = _donors(rows, others, AVERAGED[by]) if by in AVERAGED else None
     cost += DONATED.format(counted(AVERAGED[by], "other image")) if donors else ""
 
     def choose(model: Any) -> Choice:
-        return Chooser(model, rows, engine, way).choose(range(len(rows)), *asks[:2]).choice
+        return Chooser(model, rows, engine, way).choose(range(len(rows)), *questions[:2]).choice
 
     whole = choose(model)
     watched = engine.watched(cost, cuts, len(cuts))
     credit = {cut: choose(engine.cut(model, cut._replace(donors=donors))).credit for cut in watched}
-    of_parts = [gain("drop", whole.credit, credit[part.cut], examples, part.at) for part in parts]
 
-    def largest(sets: Sequence[Heads]) -> float:
-        return max(float((whole.credit - credit[Cut(some)]).double().mean()) for some in sets)
+    def drop_of(heads: Heads) -> float:
+        return float((whole.credit - credit[Cut(heads)]).double().mean())
 
-    ranked = [Ranked(cut, largest(drop), [*map(largest, drawn)]) for cut, drop, drawn in tests]
-    p_values = _p_scores(ranked, examples)
-    of_parts = _with_verdicts(of_parts, ranked)
-    drops = [part.score for part in of_parts]
+    ranked = [test.rank(drop_of) for test in tests]
+    p_values = p_scores(ranked, len(examples.ids))
+    drops = [gain("drop", whole.credit, credit[part.cut], examples, part.at) for part in parts]
+    drops = with_verdicts(drops, ranked)
+    scores = [drop.score for drop in drops]
+    if len(drops) >= MOST_SCORES:  # the table has all
+        drops = [drop for drop in drops if "layer" not in drop.score.at]
     ties, passes = int(whole.tied.sum()), len(cuts) + 1
     counts = {"passes": passes, "ties": ties, "choices": len(rows), "clusters": clusters}
-    if len(of_parts) >= MOST_SCORES:  # the table has all
-        of_parts = [part for part in of_parts if "layer" not in part.score.at]
     outcome = outcome_of(
-        [measure_items(_accuracy(whole, asks)), *of_parts],
-        counts | count_truncated(model, [*chain(*(question.options for question in asks.asked))]),
-        [CAVEAT, cost, *_best_note(best), *verdicts(ranked), *_curves(drops)],
-        {"drops": _table([*drops, *p_values])},
+        [measure_items(items_of("accuracy", whole, questions)), *drops],
+        counts | count_truncated(model, [*chain(*(item.options for item in questions.asked))]),
+        [CAVEAT, cost, *_best_note(best), *notes_of_tests(ranked), *_curves(scores)],
+        {"drops": _table([*scores, *p_values])},
     )
     return replace(outcome, scores=[*outcome.scores, *p_values], asked_by=way)
 
@@ -246,7 +207,7 @@ def _best_note(best: Sequence[Head]) -> list[str]:
 def _parts(of_model: Parts, each: Sequence[str], windows: int, best: Sequence[Head]) -> list[Part]:
     """Return the parts to ablate. Raises SpecError if there are none."""
     heads, positions = of_model
-    parts = _each(_heads_by_layer(heads), each)
+    parts = _each(heads_by_layer(heads), each)
     parts += [Part({"cut": "best heads"}, Cut(tuple(sorted(best))))] if best else []
     for source in ("text", "end") if windows else ():
         if source in positions:
@@ -254,18 +215,6 @@ def _parts(of_model: Parts, each: Sequence[str], windows: int, best: Sequence[He
     if not parts:
         raise SpecError("no part is removed: set each, best_heads or windows")
     return parts
-
-
-def _tests(
-    heads: Sequence[int], each: Sequence[str], best: Sequence[Head], draws: int, seed: int
-) -> list[RankTest]:
-    """Return the tests of the largest layer and of the best heads, if they are ablated."""
-    tests = [layers_test(_heads_by_layer(heads), draws, seed)] if "layer" in each else []
-    return tests + ([best_heads_test(best, heads, draws, seed)] if best else [])
-
-
-def _heads_by_layer(heads: Sequence[int]) -> list[Heads]:
-    return [tuple((layer, head) for head in range(count)) for layer, count in enumerate(heads)]
 
 
 def _require_donors(model: CutScorer | CutAnswerScorer, by: str, asked_by: str) -> None:
@@ -336,92 +285,6 @@ def _each(layers: Sequence[Heads], kinds: Sequence[str]) -> list[Part]:
     return (whole if "layer" in kinds else []) + (single if "head" in kinds else [])
 
 
-def layers_test(layers: Sequence[Heads], draws: int, seed: int) -> RankTest:
-    """Return the test of the layer with the largest drop."""
-    every, sizes = [*chain(*layers)], [*map(len, layers)]
-    same_sizes = prod(map(factorial, Counter(sizes).values()))
-    population = factorial(len(every)) // prod(map(factorial, sizes)) // same_sizes
-
-    def divide(rng: Random) -> tuple[Heads, ...]:
-        shuffled = iter(rng.permutation(len(every)).tolist())
-        return tuple(sorted(tuple(sorted(every[next(shuffled)] for _ in part)) for part in layers))
-
-    actual = tuple(sorted(layers))
-    return RankTest("largest layer", actual, other_draws(actual, divide, population, draws, seed))
-
-
-def best_heads_test(best: Sequence[Head], heads: Sequence[int], draws: int, seed: int) -> RankTest:
-    """Return the test of the best heads of a model with so many `heads` in each layer."""
-    sizes = sorted(Counter(layer for layer, _ in best).items())
-    population = prod(comb(heads[layer], size) for layer, size in sizes)
-
-    def draw(rng: Random) -> Heads:
-        drawn = [(i, rng.choice(heads[i], size, replace=False).tolist()) for i, size in sizes]
-        return tuple((layer, head) for layer, some in drawn for head in sorted(some))
-
-    actual = tuple(sorted(best))
-    random = other_draws(actual, draw, population, draws, seed)
-    return RankTest("best heads", [actual], [[some] for some in random])
-
-
-def other_draws(
-    actual: Drawn, draw: Callable[[Random], Drawn], population: int, draws: int, seed: int
-) -> list[Drawn]:
-    """Return distinct draws besides `actual`; all others of a population with no more of them."""
-    rng, drawn = np.random.default_rng(seed), {actual: None}
-    while len(drawn) < min(draws + 1, population):
-        drawn[draw(rng)] = None
-    return [*drawn][1:]
-
-
-def adjusted(ranked: Sequence[Ranked]) -> list[float]:
-    """Return p of each test, by Holm's rule over the tests with enough draws."""
-    enough = [test for test in ranked if test.enough]
-    by_cut = dict(zip([test.cut for test in enough], holm([one.p for one in enough]), strict=True))
-    return [by_cut.get(test.cut, test.p) for test in ranked]
-
-
-def verdicts_by_cut(ranked: Sequence[Ranked]) -> dict[str, str]:
-    """Return the verdict of each test: finding, no finding or no verdict."""
-    family, named = sum(test.enough for test in ranked), dict[str, str]()
-    for test, p in zip(ranked, adjusted(ranked), strict=True):
-        is_open = test.least_p * (family if test.enough else 1) > LEVEL
-        named[test.cut] = "no verdict" if is_open else "finding" if p <= LEVEL else "no finding"
-    return named
-
-
-def _with_verdicts(drops: Sequence[Measured], ranked: Sequence[Ranked]) -> list[Measured]:
-    """Return drops without a direction, and with the verdict and p of the test of their part."""
-    named, texts = verdicts_by_cut(ranked), dict[Any, str]()
-    for test, p in zip(ranked, adjusted(ranked), strict=True):
-        texts[test.cut] = f"{named[test.cut]}, p {p:.3f}" if test.random else named[test.cut]
-
-    def tell(score: Score) -> Score:
-        return replace(score, higher_is_better=None, verdict=texts.get(score.at["cut"], ""))
-
-    return [drop._replace(score=tell(drop.score)) for drop in drops]
-
-
-def verdicts(ranked: Sequence[Ranked]) -> list[str]:
-    """Return a note of each test: the drop, the drops of random draws, p, and the verdict."""
-    family, notes = sum(test.enough for test in ranked), []
-    for test, p in zip(ranked, adjusted(ranked), strict=True):
-        if not test.random:
-            notes.append(f"{test.cut}: compared with no random heads, so that there is no verdict")
-            continue
-        tests = family if test.enough else 1
-        verdict = "more than random heads" if p <= LEVEL else "not more than random heads"
-        if test.least_p * tests > LEVEL:
-            verdict = f"no verdict, since p cannot be below {test.least_p * tests:.3f}"
-        rule = f" by Holm's rule over {tests} tests" if tests > 1 else ""
-        notes.append(
-            f"{test.cut}: drop of {100 * test.drop:.1f} points; random heads, "
-            f"{counted(len(test.random), 'draw')}: mean {100 * np.mean(test.random):.1f}, largest "
-            f"{100 * max(test.random):.1f}; p = {p:.3f}{rule}: {verdict}"
-        )
-    return notes
-
-
 def _curves(drops: Sequence[Score]) -> list[str]:
     """Return a note of the drops of each kind of layer or window, and what they do not show."""
     notes = []
@@ -439,25 +302,6 @@ def _curves(drops: Sequence[Score]) -> list[str]:
     return [*notes, CURVE] if any("layer" in drop.at for drop in drops) else []
 
 
-def _p_scores(ranked: Sequence[Ranked], examples: Examples) -> list[Score]:
-    """Return the adjusted p of each test that has draws."""
-    named = verdicts_by_cut(ranked)
-    return [
-        Score(
-            "p_of_drop",
-            p,
-            len(examples.ids),
-            {"cut": test.cut},
-            unit="probability",
-            higher_is_better=None,
-            no_chance="a p-value: a drop with p <= 0.05 is a finding",
-            verdict=named[test.cut],
-        )
-        for test, p in zip(ranked, adjusted(ranked), strict=True)
-        if test.random
-    ]
-
-
 def _windows(source: str, width: int, layers: int) -> list[Part]:
     if width > layers:
         raise SpecError(f"windows of {width} layers requested; the model has {layers}")
@@ -468,13 +312,6 @@ def _windows(source: str, width: int, layers: int) -> list[Part]:
         )
         for first in range(layers - width + 1)
     ]
-
-
-def _accuracy(choice: Choice, items: QuestionItems) -> Items:
-    options, first = [item.options for item in items.asked], [right[0] for right in items.right]
-    guessed = [len(right) / len(of) for right, of in zip(items.right, options, strict=True)]
-    chosen, named = options_among(options, choice, first, guessed)
-    return Items("accuracy", chosen, items.examples, named)
 
 
 def _ranking_images(rows: Split, data: Data, name: str) -> Split:

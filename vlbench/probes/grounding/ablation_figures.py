@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from vlbench.drawing.layouts import entitle, grid, percent, seat_legend
 from vlbench.drawing.looks import CHANCE, Look, style
-from vlbench.probes.grounding.ablation import LEVEL
+from vlbench.probes.grounding.rank_tests import LEVEL
 from vlbench.results import Result
 
 # A row of the table of drops, and a function that reads columns of a table stored with a row of a

@@ -75,6 +75,9 @@ TextRule = Callable[[list[str]], Tensor]
 # The text rule whose scores are log-likelihoods.
 TRIGRAM = "trigram"
 
+# The chance levels of the scores of twins. Their accuracies are choices between two: 1/2.
+TWIN_CHANCE = {"text_score": 1 / 4, "image_score": 1 / 4, "group_score": 1 / 6}
+
 # The default question to a generative model.
 QUESTION = "Which caption fits the image?"
 
@@ -115,30 +118,32 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
         seed: seed that draws an image, and a caption, of another cluster for each item.
     """
     whole = _without(data.splits["test"], omitted)
-    way, lookup = way_of(model, asked, by_scores=True), RecordedRows(whole)
+    way, recorded = way_of(model, asked, by_scores=True), RecordedRows(whole)
     if way in {"letter", "recorded"}:
         if "foils" not in whole.columns or len(image_suffixes(whole)) > 1:
             raise CannotDo("a model asked in words can choose only among texts for one image")
-        lookup = look_up(model, whole, ask_for_captions(whole), [[0]] * len(whole))
-    rows, counts = lookup.rows, dict[str, int](lookup.counts)
-    chooser = Chooser(model, rows, engine, way, recorded=lookup.replies)
+        recorded = look_up(model, whole, ask_for_captions(whole), [[0]] * len(whole))
+    rows = recorded.rows
+    chooser = Chooser(model, rows, engine, way, recorded=recorded.replies)
     rules = _text_rules(data, language_model)
     candidates = Candidates(rows, chooser, rules, question, floors or {}, seed)
-    asks = candidates.items()
-    if not asks:
+    of_metrics = candidates.choose()
+    if not of_metrics:
         columns = ", ".join(sorted(rows.columns))
         raise DataError(f"the rows offer no choice: they need {WANTED}; they have {columns}")
+    judged, same_words = candidates.judged, candidates.same_words
+    differences = [] if way in BY_SCORES else [*chain(*map(gains, of_metrics))]
+    read = Read(judged, candidates.rules, table=candidates.reply_table)
+    outcome = report(
+        of_metrics, rows, least, sets, differences, read, whole=whole, same_words=same_words
+    )
+    counts = {**outcome.counts, **recorded.counts}
     counts |= {"omitted": len(data.splits["test"]) - len(whole)} if omitted else {}
     counts |= count_truncated(model, candidates.texts)
     counts |= {"repeated_foils": candidates.repeated} if candidates.repeated else {}
-    judged, is_asked = candidates.judged, way not in BY_SCORES
     counts |= {"unparsed": judged.unparsed} if judged and judged.labelled else {}
-    more = [gained for ask in asks for gained in gains(ask)] if is_asked else []
-    same = candidates.same_words
-    read = Read(judged, candidates.rules, table=candidates.said)
-    outcome = report(asks, rows, least, sets, more, read, whole=whole, same_words=same)
-    notes = [*outcome.notes, *lookup.notes, *chooser.notes(), *candidates.notes]
-    return replace(outcome, counts={**outcome.counts, **counts}, notes=notes, asked_by=way)
+    notes = [*outcome.notes, *recorded.notes, *chooser.notes(), *candidates.notes]
+    return replace(outcome, counts=counts, notes=notes, asked_by=way)
 
 
 def _without(rows: Split, omitted: Sequence[str]) -> Split:
@@ -166,8 +171,9 @@ def _length(texts: Sequence[str]) -> Tensor:
 class Candidates:
     """The candidates of a split's rows, and the choices of a model and of rules among them.
 
-    `rules`, by name, choose a text without an image; `seen` has the column of each rule that sees
-    true words. Other images, and captions, are drawn by the seed.
+    `rules`, by name, choose a text without an image; `true_words` has, by name of a rule, the
+    column of the words that it knows to be true. Other images, and captions, are drawn by the seed.
+    `choose` sets `judged`, `rules`, `reply_table`, `notes` and `repeated` if it asks for texts.
     """
 
     def __init__(
@@ -176,14 +182,14 @@ class Candidates:
         chooser: Chooser,
         rules: Mapping[str, TextRule],
         question: str,
-        seen: Mapping[str, str],
+        true_words: Mapping[str, str],
         seed: int,
     ) -> None:
-        self._rows, self._chooser, self._rules = rows, chooser, rules
-        self._question, self._seen = question, seen
+        self._rows, self._chooser, self._text_rules = rows, chooser, rules
+        self._question, self._true_words = question, true_words
         self.judged: Judged | None = None
         self.rules: Mapping[Rule, Judged] = {}
-        self.said: pa.Table | None = None
+        self.reply_table: pa.Table | None = None
         self.notes: list[str] = []
         # The number of foils that equal another foil of their row.
         self.repeated = 0
@@ -200,99 +206,97 @@ class Candidates:
         """All texts that are scored."""
         return [*self._captions, *chain(*self._foils), *self._seconds]
 
-    def items(self) -> list[Items]:
-        """Return the items of each metric."""
+    def choose(self) -> list[Items]:
+        """Return the items of each metric; none if the rows offer no choice."""
         has_others = len(image_suffixes(self._rows)) > 1
         if self._seconds and has_others:
-            return self._twins()
+            return self._choose_both()
         texts = [self._choose_texts()] if self._foils else []
         return [*texts, self._choose_images()] if has_others else texts
 
     def _choose_texts(self) -> Items:
-        """Ask for the caption of an image among its foils."""
+        """Choose the caption of an image among its foils."""
         questions = ask_for_captions(self._rows, self._question)
         texts, right = [question.options for question in questions], [[0]] * len(questions)
         every, sizes = [*chain(*texts)], [*map(len, texts)]
         replies = self._chooser.replies(range(len(texts)), questions)
         self.rules = self._chooser.by_rules(replies, questions, right)
         judged = self.rules.get("one_label") or self._chooser.judge(replies, questions, right)
-        # If no reply names an option, the floors need not be asked.
+        # Raises if no reply names an option; the floors are then not asked.
         self.judged, self.notes = judged, self._chooser.notes_on(judged)
         self.notes += first_case_notes("captions and foils", texts)
-        self.said = self._chooser.reply_table(replies, questions, right, judged, self._examples.ids)
+        ids = self._examples.ids
+        self.reply_table = self._chooser.reply_table(replies, questions, right, judged, ids)
         self.repeated = sum(map(len, self._foils)) + len(texts) - len(every)
-        tables = {name: rule(every) for name, rule in self._rules.items()}
-        tables |= {name: _bag(self._rows[column], texts) for name, column in self._seen.items()}
+        self.same_words["text_accuracy"] = [*map(_have_same_words, texts)]
+        scores = {name: rule(every) for name, rule in self._text_rules.items()}
+        for name, column in self._true_words.items():
+            scores[name] = _count_true_words(self._rows[column], texts)
         floors = {
-            name: choose_first(table, sizes, log_odds=name == TRIGRAM)
-            for name, table in tables.items()
+            name: choose_first(of_rule, sizes, log_odds=name == TRIGRAM)
+            for name, of_rule in scores.items()
         }
         floors |= self._chooser.without_image(self._others, questions, right)
-        self.same_words["text_accuracy"] = [len({*map(_bag_key, group)}) == 1 for group in texts]
-        chances, choice = [1 / size for size in sizes], judged.choice
-        return _items(
-            "text_accuracy", choice, texts, chances, self._examples, floors, {*self._rules, ALONE}
-        )
+        chance, blind = [1 / size for size in sizes], {*self._text_rules, ALONE}
+        return _items("text_accuracy", judged.choice, texts, chance, self._examples, floors, blind)
 
     def _choose_images(self) -> Items:
-        """Ask for the image of a caption among other images."""
+        """Choose the image of a caption among other images."""
         rows, count = range(len(self._captions)), len(image_suffixes(self._rows))
 
-        def of_captions(captions: Sequence[str]) -> Choice:
-            table = self._chooser.table(rows, [[caption] for caption in captions], self._question)
+        def images_of(captions: Sequence[str]) -> Choice:
+            scores = self._chooser.table(rows, [[caption] for caption in captions], self._question)
             sizes, log_odds = [count] * len(rows), self._chooser.log_odds
-            return choose_first(table.flatten(), sizes, log_odds=log_odds)
+            return choose_first(scores.flatten(), sizes, log_odds=log_odds)
 
-        other = of_captions([self._captions[i] for i in self._others])
+        floors = {"another_text": images_of([self._captions[i] for i in self._others])}
+        chosen, names = images_of(self._captions), image_names(self._rows)
         chance = [1 / count] * len(rows)
-        own, names = of_captions(self._captions), image_names(self._rows)
-        return _items("image_accuracy", own, names, chance, self._examples, {"another_text": other})
+        return _items("image_accuracy", chosen, names, chance, self._examples, floors)
 
-    def _twins(self) -> list[Items]:
-        """Ask for the captions of two images, and for the images of two captions."""
+    def _choose_both(self) -> list[Items]:
+        """Choose the caption of each of two images, and the image of each of two captions."""
         pairs = [list(pair) for pair in zip(self._captions, self._seconds, strict=True)]
         refuse_equal(pairs)
+        choices = self._twin_choices(pairs)
+        of_model = choices.pop("")
+        same = [*map(_have_same_words, pairs)]
+        self.same_words = dict.fromkeys(of_model, same)
+        digests = [self._rows[name].examples().digests for name in ("image", "image_2")]
+        of_sides = _of_sides(self._examples)._replace(images=[*chain(*zip(*digests, strict=True))])
+        candidates = {"text_accuracy": pairs, "image_accuracy": image_names(self._rows)}
+        items = []
+        for metric, chosen in of_model.items():
+            # An accuracy has an item for each side of a row; a score has an item for the row.
+            texts = [text for text in candidates.get(metric, ()) for _ in range(2)]
+            examples = of_sides if texts else self._examples
+            chance = [TWIN_CHANCE.get(metric, 1 / 2)] * len(chosen.credit)
+            floors = {name: of_floor[metric] for name, of_floor in choices.items()}
+            blind = {*self._text_rules, ALONE} if metric == "text_accuracy" else ()
+            right = [0, 1] * len(pairs)
+            items.append(_items(metric, chosen, texts, chance, examples, floors, blind, right))
+        return items
+
+    def _twin_choices(self, pairs: Sequence[Sequence[str]]) -> dict[str, dict[str, Choice]]:
+        """Return `twin_choices` of the model, by the name "", and of each floor."""
         views: dict[str, Sequence[int | None]] = {"": range(len(pairs)), ANOTHER: self._others}
         views |= {ALONE: [None] * len(pairs)} if self._chooser.reads_text_alone else {}
-        tables = {
+        scores = {
             name: self._chooser.table(rows, pairs, self._question)[:, :2]
             for name, rows in views.items()
         }
-        for name, rule in self._rules.items():
-            by_text = torch.stack([rule([*of_side]) for of_side in zip(*pairs, strict=True)], 1)
-            tables[name] = by_text[:, None].expand(-1, 2, -1)
-        for name, column in self._seen.items():
-            sides = [self._rows[column + suffix] for suffix in ("", "_2")]
-            bags = [_bag(words, pairs).view(-1, 2) for words in sides]
-            tables[name] = torch.stack(bags, 1)
-        of_log = {TRIGRAM} | ({*views} if self._chooser.log_odds else set())
-        choices = {
-            name: twin_choices(table, log_odds=name in of_log) for name, table in tables.items()
+        for name, rule in self._text_rules.items():
+            of_texts = torch.stack([rule([*side]) for side in zip(*pairs, strict=True)], 1)
+            scores[name] = of_texts[:, None].expand(-1, 2, -1)
+        for name, column in self._true_words.items():
+            words = [self._rows[column + suffix] for suffix in ("", "_2")]
+            counts = [_count_true_words(of_image, pairs).view(-1, 2) for of_image in words]
+            scores[name] = torch.stack(counts, 1)
+        are_log_odds = {TRIGRAM} | ({*views} if self._chooser.log_odds else set())
+        return {
+            name: twin_choices(table, log_odds=name in are_log_odds)
+            for name, table in scores.items()
         }
-        of_model, examples = choices.pop(""), self._examples
-        digests = [self._rows[name].examples().digests for name in ("image", "image_2")]
-        of_both = _of_both(examples)._replace(images=[*chain(*zip(*digests, strict=True))])
-        candidates = {"text_accuracy": pairs, "image_accuracy": image_names(self._rows)}
-        items = []
-        same = [len({*map(_bag_key, texts)}) == 1 for texts in pairs]
-        self.same_words = dict.fromkeys(of_model, same)
-        for metric, choice_of_model in of_model.items():
-            of_sides = metric in candidates
-            texts = [text for text in candidates[metric] for _ in range(2)] if of_sides else []
-            chance = {"group_score": 1 / 6}.get(metric, 0.5 if of_sides else 0.25)
-            items.append(
-                _items(
-                    metric,
-                    choice_of_model,
-                    texts,
-                    [chance] * len(choice_of_model.credit),
-                    of_both if of_sides else examples,
-                    {name: of_floor[metric] for name, of_floor in choices.items()},
-                    {*self._rules, ALONE} if metric == "text_accuracy" else (),
-                    [0, 1] * len(pairs),
-                )
-            )
-        return items
 
     def _named_examples(self) -> Examples:
         """Return examples that identify each item by its image and row number.
@@ -323,19 +327,20 @@ def twin_choices(table: Tensor, *, log_odds: bool = False) -> dict[str, Choice]:
     return {
         "text_accuracy": Choice(*(part.flatten() for part in texts)),
         "image_accuracy": Choice(*(part.flatten() for part in images)),
-        "text_score": _both(texts),
-        "image_score": _both(images),
+        "text_score": _both_right(texts),
+        "image_score": _both_right(images),
         "group_score": group_choice(table, log_odds=log_odds),
     }
 
 
-def _both(choices: Choice) -> Choice:
+def _both_right(choices: Choice) -> Choice:
+    """Return whether both choices of a row are right, from choices [N, 2]."""
     tied = choices.tied.any(1)
     return Choice(choices.credit.prod(1), tied, torch.full(tied.shape, -1))
 
 
-def _of_both(examples: Examples) -> Examples:
-    """Return the examples of both sides of twins; both sides are in one cluster."""
+def _of_sides(examples: Examples) -> Examples:
+    """Return two examples for each row of twins; both sides are in one cluster."""
     ids = [f"{name}/{side}" for name in examples.ids for side in (1, 2)]
     digests = [digest for digest in examples.digests for _ in range(2)]
     clusters, categories = (
@@ -367,17 +372,20 @@ def _items(
     return Items(metric, chosen, examples, options, floors, blind=are_blind)
 
 
-def _bag(words: Column, texts: Sequence[Sequence[str]]) -> Tensor:
-    """Return the number of true words of each text minus the number of its other words."""
+def _count_true_words(words: Column, texts: Sequence[Sequence[str]]) -> Tensor:
+    """Return the number of true words of each text minus the number of its other words, [texts].
+
+    `words` has, for each row, texts whose words are true of its image.
+    """
     scores = []
     for true, candidates in zip(words, texts, strict=True):
-        vocabulary = {word for one in true for word in caption_words(one)}
+        vocabulary = {word for text in true for word in caption_words(text)}
         for text in candidates:
             are_true = [word in vocabulary for word in caption_words(text)]
             scores.append(2.0 * sum(are_true) - len(are_true))
     return torch.tensor(scores, dtype=torch.float64)
 
 
-def _bag_key(text: str) -> tuple[str, ...]:
-    """Return the sorted words of a text; words joined by punctuation are split."""
-    return tuple(sorted(re.findall(r"[\w']+", text.lower())))
+def _have_same_words(texts: Sequence[str]) -> bool:
+    """Return whether texts differ only in the order of words; punctuation splits words."""
+    return len({tuple(sorted(re.findall(r"[\w']+", text.lower()))) for text in texts}) == 1

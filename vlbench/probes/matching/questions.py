@@ -24,18 +24,17 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vlbench.asking.chooser import Chooser, look_up, way_of
 from vlbench.asking.pair_scores import rows_of_other_clusters
-from vlbench.asking.questions import QuestionItems, read_questions
+from vlbench.asking.questions import QuestionItems, items_of, read_questions
 from vlbench.capabilities import Answerer, AnswerScorer, NoAnswer, Recording, Reply
 from vlbench.data.records import TestRows
 from vlbench.engine import Engine
 from vlbench.errors import SpecError
 from vlbench.metrics.gains import ALONE, gains
-from vlbench.metrics.intervals import fraction_of_sums
-from vlbench.metrics.items import Examples, Items, Measured, options_among
+from vlbench.metrics.intervals import Floats, fraction_of_sums
+from vlbench.metrics.items import Examples, Measured
 from vlbench.metrics.ranking import Choice
 from vlbench.metrics.replies import Rule, judge, letters, place_of
 from vlbench.probes.matching.credits import (
@@ -47,6 +46,9 @@ from vlbench.probes.matching.credits import (
 from vlbench.results import Outcome, Positive, Score
 
 FREQUENT = "frequent_answer"
+# The end of the names of scores by the rule of POPE's code.
+PUBLISHED = "_published_rule"
+
 NO_DIRECTION = "a fraction is neither good nor bad in itself"
 
 
@@ -97,26 +99,24 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     chooser = Chooser(
         model, rows, engine, way, instruction=instruction, per_byte=per_byte, recorded=match.replies
     )
-    options = [question.options for question in items.asked]
+    pairs = items.asked, items.right
     replies = chooser.replies(range(len(rows)), items.asked)
-    rules = chooser.by_rules(replies, items.asked, items.right)
+    rules = chooser.by_rules(replies, *pairs)
     rule: Rule = read_by if read_by in rules else "one_label"
-    judged = rules.get(rule) or chooser.judge(replies, items.asked, items.right, rule)
+    judged = rules.get(rule) or chooser.judge(replies, *pairs, rule)
     notes = [*items.notes, *match.notes, *chooser.notes_on(judged), *chooser.notes()]
-    floors = chooser.without_image(others, items.asked, items.right) | {FREQUENT: _frequent(items)}
-    chance = [len(r) / len(o) for r, o in zip(items.right, options, strict=True)]
-    first = [numbers[0] for numbers in items.right]
-    chosen, named = options_among(options, judged.choice, first, chance)
-    examples = items.examples._replace(categories=categories)
-    blind = [name for name in (ALONE, FREQUENT) if name in floors]
     metric = "accuracy" if rule == "one_label" else f"accuracy_{rule}"
-    asks = Items(metric, chosen, examples, named, floors, blind=blind)
-    more = gains(asks)
+    accuracy = items_of(metric, judged.choice, items)
+    examples = items.examples._replace(categories=categories)
+    floors = chooser.without_image(others, *pairs) | {FREQUENT: _frequent(items)}
+    blind = [name for name in (ALONE, FREQUENT) if name in floors]
+    accuracy = accuracy._replace(examples=examples, floors=floors, blind=blind)
+    measured = gains(accuracy)
     if positive:
-        more += _of_positive(judged.choice, items, categories, replies, positive)
-    table = chooser.reply_table(replies, *items[:2], judged, items.examples.ids)
+        measured += _of_positive(judged.choice, items, categories, replies, positive)
+    table = chooser.reply_table(replies, *pairs, judged, items.examples.ids)
     read = Read(judged, rules, rule, table)
-    outcome = report([asks], rows, least, sets, more, read, whole=whole)
+    outcome = report([accuracy], rows, least, sets, measured, read, whole=whole)
     counts = {"unparsed": judged.unparsed, "replies": sum(map(len, replies)), **match.counts}
     counts, notes = {**outcome.counts, **counts}, [*outcome.notes, *notes]
     return replace(outcome, counts=counts, notes=notes, asked_by=way)
@@ -128,14 +128,14 @@ def _frequent(items: QuestionItems) -> Choice:
     Options share the credit if their numbers differ by at most what the item's own cluster adds to
     an option: without that cluster, the most frequent option of balanced data would be wrong.
     """
-    of_clusters: dict[str, Counter[str]] = {}
+    by_cluster: dict[str, Counter[str]] = {}
     for item, right, cluster in zip(items.asked, items.right, items.examples.clusters, strict=True):
-        counts = of_clusters.setdefault(cluster, Counter())
+        counts = by_cluster.setdefault(cluster, Counter())
         counts.update(item.options[number] for number in right)
-    total = sum(of_clusters.values(), Counter[str]())
+    total = sum(by_cluster.values(), Counter[str]())
     replies = []
     for item, cluster in zip(items.asked, items.examples.clusters, strict=True):
-        here = [of_clusters[cluster][option] for option in item.options]
+        here = [by_cluster[cluster][option] for option in item.options]
         others = [total[option] - n for option, n in zip(item.options, here, strict=True)]
         most = max(others) - max(here)
         replies.append([Reply(tuple(range(len(here))), [float(min(n, most)) for n in others])])
@@ -153,27 +153,33 @@ def _of_positive(
     """Return the F1 of a positive answer and its frequency, over all items and by category."""
     places = [place_of(question.options, positive) for question in items.asked]
     truth = np.array([at in right for at, right in zip(places, items.right, strict=True)], float)
-    chosen, credit = choice.chosen.numpy(), choice.credit.numpy()
     # Tied likelihoods count as half of each answer; a text that names no option counts as neither.
-    tied = choice.tied.numpy()
-    says = np.where(tied, 0.5, chosen == np.array(places)).astype(float)
-    read = {"": (says, credit)}
-    if isinstance(replies[0][0].said, str | NoAnswer):
-        texts = [group[0].said if isinstance(group[0].said, str) else None for group in replies]
-        yes = np.array([text is not None and _says_yes(text) for text in texts], float)
-        is_text = np.array([text is not None for text in texts])
-        read["_published_rule"] = yes, ((yes == truth) & is_text).astype(float)
-    kept = {"": np.ones(len(truth), bool)}
-    kept |= {name: np.array(categories) == name for name in sorted({*categories})}
+    tied, is_positive = choice.tied.numpy(), choice.chosen.numpy() == np.array(places)
+    says = np.where(tied, 0.5, is_positive).astype(float)
+    in_words = isinstance(replies[0][0].said, str | NoAnswer)
+    says_yes, credit = _read_as_published(replies, truth) if in_words else (says, says)
+    rows_of = {"": np.ones(len(truth), bool)}
+    rows_of |= {name: np.array(categories) == name for name in sorted({*categories})}
     measured = []
-    for category, rows in kept.items():
+    for category, rows in rows_of.items():
         at = {"category": category} if category else {}
         examples = items.examples.select(np.flatnonzero(rows).tolist())
-        for rule, (positives, earned) in read.items():
-            measured += _rates(rule, at, examples, positives[rows], truth[rows])
-            if rule:
-                measured.append(mean_credit(f"accuracy{rule}", at, earned[rows], examples, 0.5))
+        measured += _rates("", at, examples, says[rows], truth[rows])
+        if in_words:
+            measured += _rates(PUBLISHED, at, examples, says_yes[rows], truth[rows])
+            measured.append(mean_credit(f"accuracy{PUBLISHED}", at, credit[rows], examples, 0.5))
     return measured
+
+
+def _read_as_published(replies: Sequence[Sequence[Reply]], truth: Floats) -> tuple[Floats, Floats]:
+    """Return whether POPE's code reads each reply as yes, and the credit; no answer is never right.
+
+    `truth` [N] is 1 if the positive answer is right.
+    """
+    texts = [group[0].said if isinstance(group[0].said, str) else None for group in replies]
+    says_yes = np.array([text is not None and _says_yes(text) for text in texts], float)
+    is_text = np.array([text is not None for text in texts])
+    return says_yes, ((says_yes == truth) & is_text).astype(float)
 
 
 def _says_yes(text: str) -> bool:
@@ -186,8 +192,8 @@ def _rates(
     rule: str,
     at: Mapping[str, str],
     examples: Examples,
-    says: NDArray[np.float64],
-    truth: NDArray[np.float64],
+    says: Floats,
+    truth: Floats,
 ) -> list[Measured]:
     """Return the F1 of the positive answer, and its frequency; each image is a cluster.
 
@@ -198,11 +204,10 @@ def _rates(
     measured = []
     if truth.sum() + says.sum() > 0:
         hits, both = np.bincount(places, 2 * says * truth), np.bincount(places, says + truth)
-        estimate = fraction_of_sums(hits, both)
-        share = float(truth.mean())
-        always = {"always_positive": 2 * share / (1 + share)}
+        estimate, p = fraction_of_sums(hits, both), float(truth.mean())
+        always = {"always_positive": 2 * p / (1 + p)}
         f1 = Score(f"f1{rule}", at=at, n=len(truth), floors=always, **estimate._asdict())
         measured.append(Measured(f1))
-    positive = mean_credit(f"positive_share{rule}", at, says, examples, None)
-    score = replace(positive.score, no_chance=NO_DIRECTION)
-    return [*measured, positive._replace(score=score)]
+    frequency = mean_credit(f"positive_share{rule}", at, says, examples, None)
+    score = replace(frequency.score, no_chance=NO_DIRECTION)
+    return [*measured, frequency._replace(score=score)]

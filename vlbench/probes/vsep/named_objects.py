@@ -86,7 +86,7 @@ def name_vectors(words: TokenEncoder, names: Sequence[str], engine: Engine) -> N
 def _of(encode_tokens: Encode, names: Sequence[str]) -> list[list[Tensor | None]]:
     """Return three vectors per name: alone, in the prompt, and over the whole prompt.
 
-    The last is None if the name has no vector in the prompt.
+    A vector is None if no token has one; the last also if the name has none in the prompt.
     """
     start = TEMPLATE.index("{label}")
     prompts = encode_tokens([TEMPLATE.format(label=name) for name in names])
