@@ -207,7 +207,7 @@ def _remove_damaged(place: Path) -> None:
     """Remove a folder of conversions if one of them has changed since it was written."""
     for seal in [*place.rglob(f"*{SEAL}")]:
         made = seal.with_suffix(".arrow")
-        if not made.is_file() or seal.read_text() != file_digests([made], "bytes")[0]:
+        if not made.is_file() or seal.read_bytes() != file_digests([made], "bytes")[0].encode():
             shutil.rmtree(place)
             return
 
