@@ -288,7 +288,8 @@ def preparation_of(processor: Any, name: str) -> Preparation:
 def _difference(processor: Any, prepared: Preparation, picture: Image) -> str:
     """Describe how a processor's pixels of a picture differ from the steps' pixels, else ""."""
     how = prepared.view.resample
-    if how in {Resampling.BOX, Resampling.HAMMING}:  # torch cannot resize tensors so
+    # torch cannot resize tensors so, nor torchvision before 0.27 by LANCZOS
+    if how in {Resampling.BOX, Resampling.HAMMING, Resampling.LANCZOS}:
         how = Resampling.BILINEAR
         prepared = prepared._replace(view=prepared.view._replace(resample=how))
     expected = processor(picture, resample=how, return_tensors="pt").get("pixel_values")

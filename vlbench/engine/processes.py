@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -136,6 +137,9 @@ class Processes:
     def leave(self) -> None:
         """Leave the group of processes."""
         if self._state is not None:
+            # A thread of gloo may still wait for the GIL to free the tensors of the last exchange.
+            # PyTorch 2.7 joins it without giving the GIL away, and so would wait for ever.
+            time.sleep(0.2)
             self._state.destroy_process_group()
 
     def _gather(self, message: Any) -> list[Any]:
