@@ -120,7 +120,7 @@ def look_up(
     """
     if not isinstance(model, Recording):
         return RecordedRows(rows)
-    names = rows["image"].examples().ids
+    names = rows["image"].ids
     categories = [*rows["category"]] if "category" in rows.columns else [""] * len(rows)
     places = indices(rows)
     items = [

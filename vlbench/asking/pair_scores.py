@@ -115,7 +115,7 @@ class PairScorer:
         extremes = table[:, classes:].flatten()
         if misfit := first_misfit(self.kind, extremes):
             place, why = misfit
-            name = self.rows[self._image].examples().ids[place // 2]
+            name = self.rows[self._image].ids[place // 2]
             self._refuse(extremes[place], f"image {name} with a text of a class", why)
         scores = table[:, :classes]
         self._engine.count_saturated(self.kind, scores)
@@ -223,7 +223,7 @@ class PairScorer:
             where = f"the answer {text!r:.80} to {question!r:.80}"
             if row is not None and not self._answers:
                 column = self._picture if self._picture in self.rows.columns else self._image
-                image = self.rows[column].examples().ids[row]
+                image = self.rows[column].ids[row]
                 where = f"image {image} with the text {text!r:.80}"
             self._refuse(values[place], where, why)
         return values.tolist()

@@ -193,7 +193,7 @@ def _show_value(column: Column) -> str:
 
 
 def _example(data: Data, split: Split, i: int) -> str:
-    item = split[next(iter(split.columns))].examples().ids[i]
+    item = split[next(iter(split.columns))].ids[i]
     texts = [str(split[name][i]) for name in SUMMARIES if name in split.columns][:1]
     if "label" in split.columns and data.classes:
         texts.append(data.classes[split["label"][i]])

@@ -440,7 +440,7 @@ def _pictures(images: Sequence[Column], regions: Path | None) -> dict[str, Colum
     features = region_features(regions) if regions else None
     columns: dict[str, Column] = {}
     for number, image in enumerate(images, 1):
-        parts = pictures(image, image.names or image.examples().ids, features)
+        parts = pictures(image, image.names or image.ids, features)
         end = "" if number == 1 else f"_{number}"
         columns |= {f"{kind}{end}": column for kind, column in parts.items()}
     return columns

@@ -59,17 +59,20 @@ class Column:
         """Return the same stored column with these of the selected rows."""
         return replace(self, rows=[self.rows[i] for i in rows])
 
-    def examples(self) -> Examples:
-        """Return what identifies the selected rows among all data: names and content.
-
-        A row without a name is identified by its stored number. The digest of a row without one is
-        computed from the whole column's key and its number.
-        """
+    @property
+    def ids(self) -> list[str]:
+        """The names of the selected rows; a row without a name has its stored number."""
         has_names = len(set(self.names)) == len(self.stored)
-        ids = [self.names[row] if has_names else str(row) for row in self.rows]
+        return [self.names[row] if has_names else str(row) for row in self.rows]
+
+    def examples(self) -> Examples:
+        """Return what identifies the selected rows among all data: `ids` and content.
+
+        The digest of a row without one is computed from the whole column's key and its number.
+        """
         has_digests = bool(self.digests)
         digests = [self.digests[r] if has_digests else digest([self.key, r]) for r in self.rows]
-        return Examples(ids, [value.removeprefix("sha256:")[:DIGITS] for value in digests])
+        return Examples(self.ids, [value.removeprefix("sha256:")[:DIGITS] for value in digests])
 
 
 class Split:
@@ -231,8 +234,8 @@ def examples_of_items(rows: Split, text: str, content: Iterable[Sequence[Any]]) 
     `content` lists the texts of each item. Items of the same `cluster`, else of the same image, are
     not independent.
     """
-    images, texts = rows["image"].examples(), rows[text].examples()
-    ids = [f"{a}/{b}" for a, b in zip(images.ids, texts.ids, strict=True)]
+    images = rows["image"].examples()
+    ids = [f"{a}/{b}" for a, b in zip(images.ids, rows[text].ids, strict=True)]
     whole = zip(images.digests, content, strict=True)
     digests = [digest([image, *parts]).removeprefix("sha256:")[:DIGITS] for image, parts in whole]
     clusters = [*rows["cluster"]] if "cluster" in rows.columns else images.digests
@@ -248,7 +251,7 @@ def image_suffixes(rows: Split) -> list[str]:
 def image_names(rows: Split) -> list[list[str]]:
     """Return the ids of each row's images, or their column names if two ids are equal."""
     columns = [f"image{suffix}" for suffix in image_suffixes(rows)]
-    ids = [rows[name].examples().ids for name in columns]
+    ids = [rows[name].ids for name in columns]
     names = [[*row] for row in zip(*ids, strict=True)]
     are_distinct = all(len({*row}) == len(row) for row in names)
     return names if are_distinct else [columns] * len(names)

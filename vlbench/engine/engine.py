@@ -362,7 +362,7 @@ class Engine:
         vectors_by_picture = self.map(vectors, column, key={"model": encoder})
         pairs = zip((picture.regions for picture in column), vectors_by_picture, strict=True)
         regions = [region._replace(vectors=new) for region, new in pairs]
-        names = column.examples().ids
+        names = column.ids
         made = Column(digest(regions), "value", regions, range(len(regions)), names)
         return Split({**split.columns, "regions": made})
 

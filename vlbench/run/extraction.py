@@ -105,7 +105,7 @@ def encode(
             by_layer[name] = held.engine_at(name).features(method, source.column).numpy()
     last = next(reversed(by_layer.values()), None)
     vectors = engine.features(method, source.column).numpy() if last is None else last
-    return Features(list(source.column.examples().ids), vectors, source.labels, by_layer)
+    return Features(list(source.column.ids), vectors, source.labels, by_layer)
 
 
 def of_images(images: Sequence[Any], labels: Sequence[str] | None = None) -> ToEncode:

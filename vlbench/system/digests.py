@@ -30,6 +30,9 @@ SETTLED_NS = 2_000_000_000
 # Characters of the checksum before a remembered digest.
 SEAL = 8
 
+# Made once: json.dumps makes an encoder for each value.
+_ENCODER = json.JSONEncoder(sort_keys=True, allow_nan=True, separators=(",", ":"))
+
 # Keys in one query; SQLite before 3.32 takes 999.
 ASKED = 500
 
@@ -41,7 +44,7 @@ def digest(value: Any) -> str:
     name, for any other value: a value that cannot be digested must not count as known.
     """
     try:
-        text = json.dumps(_plain(value), sort_keys=True, allow_nan=True, separators=(",", ":"))
+        text = _ENCODER.encode(_plain(value))
     except RecursionError as error:
         raise TypeError(f"cannot digest a {type(value).__name__} that contains itself") from error
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
@@ -100,6 +103,8 @@ def path_digest(path: Path) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if type(value) in PLAIN:  # fast path for the texts of many items
+        return value
     if isinstance(value, Mapping):
         plain = {str(k): _plain(v) for k, v in value.items()}
         if len(plain) < len(value):

@@ -187,7 +187,7 @@ def references_of(rows: Split) -> list[list[str]]:
     references = [list(texts) for texts in rows["captions"]]
     for i, texts in enumerate(references):
         if not texts:
-            image = rows["picture"].examples().ids[i]
+            image = rows["picture"].ids[i]
             raise DataError(f"image {image} has no reference; leave it out of the test split")
     return references
 

@@ -153,7 +153,7 @@ def clustering(
     if len(firsts) < 2 * k:
         notes.append(FEW_NOTE)
     else:
-        halves = firsts[draw_halves(test.select(firsts.tolist())["image"].examples().ids, seed)]
+        halves = firsts[draw_halves(test.select(firsts.tolist())["image"].ids, seed)]
         key |= {"what": "clusters of halves", "halves": torch.from_numpy(halves)}
         again = engine.once(key, lambda: cluster_halves(features, halves, k, seed)).numpy()
         parts = zip(again, label[halves], strict=True)

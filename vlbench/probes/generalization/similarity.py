@@ -166,7 +166,7 @@ def _compare(
     test = data.splits["test"]
     rows = [first for first, *_ in same_images(test)]
     x, y = (engine.features(encode, test[column])[rows] for encode, column in sides)
-    ids = test["image"].examples().ids
+    ids = test["image"].ids
     cut = count_truncated(reader, list(test["caption"])) if reader else {}
     return Outcome(
         scores=scores_of(x, y, k, blocks, seed),

@@ -73,7 +73,7 @@ class AskedImages(NamedTuple):
     @property
     def ids(self) -> list[str]:
         """The names of the images."""
-        return list(self.split["regions"].examples().ids)
+        return list(self.split["regions"].ids)
 
 
 def select_asked(split: Split, things: Sequence[str]) -> AskedImages:
