@@ -171,6 +171,17 @@ def test_a_question_that_is_too_long_is_cut_and_counted():
     assert found.counts["train_questions"] == 120
 
 
+def test_questions_that_differ_in_case_and_blanks_are_seen_in_training():
+    asked = [*toy_world().splits["train"]["questions"]]
+    spelt = [[text.upper().replace(" ?", "?") for text in texts] for texts in asked]
+    short = QUICK._replace(epochs=1)
+    counts = [
+        probe(data=with_column("questions", one), training=short).counts for one in (asked, spelt)
+    ]
+    first, second = (one["test_questions_seen_in_training"] for one in counts)
+    assert first == second > 0
+
+
 def test_a_constant_model_scores_the_floor():
     model = toy_model()
     torch.nn.init.zeros_(model.module.base_model.embeddings.word_embeddings.weight)

@@ -46,6 +46,7 @@ from vlbench.probes.question_generation.measures import (
     System,
     most_frequent_question,
     questions_of_nearest_captions,
+    simplify,
 )
 from vlbench.probes.question_generation.scores import (
     ANOTHER,
@@ -148,14 +149,19 @@ def _first_rows(split: Split, images: int | None) -> Split:
 
 
 def _counts(train: AskedImages, test: AskedImages, texts: Texts) -> dict[str, int]:
-    """Return the sizes of the data, and the number of test questions that occur in training."""
+    """Return the sizes of the data, and the number of test questions that occur in training.
+
+    Questions are compared after `simplify`, as in the score `questions_seen_in_training`.
+    """
     every, of_test = ([one for those in part.questions for one in those] for part in (train, test))
-    trained = set(every)
+    trained = {*map(simplify, every)}
     return {
         "train_images": len(train.captions),
         "truncated_texts": texts.cut(every),
         "test_questions": len(of_test),
-        "test_questions_seen_in_training": sum(question in trained for question in of_test),
+        "test_questions_seen_in_training": sum(
+            simplify(question) in trained for question in of_test
+        ),
     }
 
 
