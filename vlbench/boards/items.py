@@ -63,7 +63,7 @@ def answered(items: RowItems) -> Answered:
 
 
 def worst_items(models: Sequence[Answered], *, lower: bool) -> list[WrongItem]:
-    """Return the items with the lowest mean credit (highest if `lower` is better), ties by id.
+    """Return the items with the lowest mean credit, or the highest if lower is better; ties by id.
 
     Each model counts once. Only items that all models have, and that not all models got right, are
     returned; if `lower` is better, a credit of 0 is right.

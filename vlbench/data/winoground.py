@@ -4,7 +4,7 @@ The files are in facebook/winoground on the hub (gated, for research only): exam
 object per line with the keys `id`, `image_0`, `image_1` (names without `.png`), `caption_0`,
 `caption_1`, `tag`, `secondary_tag`, `num_main_preds` and `collapsed_tag`. The builder script
 `winoground.py` of that data set and `dataset/dataset.py` of github.com/ajd12342/why-winoground-hard
-at commit 7069ff6 read the same.
+at commit 7069ff6 read them in the same way.
 
 Known fault: many items need more than composition, such as the sense of an ambiguous caption, or
 the perception of small details (Diwan et al. 2022, arXiv:2211.00768).

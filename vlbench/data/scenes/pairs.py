@@ -50,7 +50,7 @@ ALWAYS = frozenset(
         *("to", "thing", ",", "."),
     )
 )
-# The things of an image, its caption, and the words that are true of it; and a pair of these.
+# The things of an image, its caption, and the words that are true of it. Told: a pair of images.
 Image = tuple[Sequence[Thing], str, str]
 Told = tuple[Image, Image]
 

@@ -77,7 +77,7 @@ def _of_thing(thing: Thing, box: Box, rng: Generator) -> tuple[Box, list[str], f
 def _distractor(
     kind: str, boxes: Sequence[Box], rng: Generator
 ) -> tuple[Box, list[str], float, str]:
-    """Return a box that covers no thing well: of three random ones that with the least overlap."""
+    """Return a box that covers no thing well: of three random boxes, the one of least overlap."""
     low = rng.uniform(0, SIDE - 12, (3, 2))
     drawn = np.concatenate([low, np.minimum(SIDE, low + rng.uniform(10, 34, (3, 2)))], 1)
     overlaps = [max(overlap(box, candidate) for box in boxes) for candidate in drawn.tolist()]

@@ -38,7 +38,7 @@ MOST_FIGURE = 4 << 20
 
 # The entries of a task's file that are shown elsewhere on the page.
 ELSEWHERE = ("title", "description", "paper", "tags", "version", "reference", "primary", "findings")
-# How many columns of other scores under the primary score's conditions are visible at first.
+# Columns that are visible at first, of other scores with the conditions of the primary score.
 VISIBLE_SCORES = 2
 
 # The largest number of images of items that models get wrong most often.
