@@ -127,7 +127,7 @@ def test_notes_say_of_which_part_they_are():
 def test_conditions_of_the_probe_stand_beside_the_part():
     one = Outcome([Score("accuracy", 0.5, 2, {"shots": 2})])
     (score,) = in_parts(images(), {"a": ["dog", "car"]}, lambda _: one).scores
-    assert score.at == {"categories": "a", "shots": 2}
+    assert [*score.at.items()] == [("categories", "a"), ("shots", 2)]
 
 
 def test_labels_count_the_names_and_features_stay_shared():

@@ -63,7 +63,11 @@ def in_parts(
     for outcome in outcomes.values():
         counts.update({"choices": outcome.counts.get("n", 0)} | dict(outcome.counts))
     sums = {name: count for name, count in counts.items() if name != "n"}
-    return replace(join_outcomes(outcomes, "categories"), counts=sums)
+    joined = join_outcomes(outcomes, "categories")
+    # Tables name the part first, as tasks do.
+    ats = [{"categories": score.at["categories"], **score.at} for score in joined.scores]
+    scores = [replace(score, at=at) for score, at in zip(joined.scores, ats, strict=True)]
+    return replace(joined, scores=scores, counts=sums)
 
 
 def of_classes(data: Data, names: Sequence[str]) -> Data:
