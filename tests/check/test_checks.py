@@ -134,6 +134,11 @@ def unseen(_, pictures, _questions, answers):
             "a pair scored by itself differs by",
         ),
         (
+            broken(similarity=lambda _, images, texts: images.mul_(2) @ texts.T),
+            ("SharedSpace", "a number for each pair, in any batch"),
+            "it changes the vectors that it is given",
+        ),
+        (
             broken(count_tokens=lambda _, texts: [min(8, len(text.split())) for text in texts]),
             ("TextEncoder", "counts what it cuts"),
             "500 sentences have 8 tokens, one sentence has 7; the limit is 8",

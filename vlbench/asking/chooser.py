@@ -217,8 +217,8 @@ class Chooser:
     def notes(self) -> list[str]:
         """Return notes on what cannot be measured, and on answers that depend on other questions.
 
-        The first questions are asked again, each by itself: answers that are given in another
-        order, or that padding changes, are in no other way different from a model's mistakes.
+        The first questions are asked again, each by itself: without that, answers in another order,
+        or changed by padding, look like mistakes of the model.
         """
         looks_away = self.reads_text_alone or self.way in {*BY_SCORES, "recorded"}
         notes = [] if looks_away else [CANNOT]

@@ -172,9 +172,6 @@ class PairScorer:
         extras = [questions] if self._answers else []
         score = self._engine.checked(method)
         scores = score(pictures_of(self.rows, rows, self._image, self._picture), *extras, texts)
-        if scores.shape != (len(pairs),):
-            gave = f"gave {list(scores.shape)} for {len(pairs)} pairs"
-            raise ValueError(f"{method.__name__} of {self._name} {gave}")
         return self._require_fit(pairs, scores)
 
     @torch.no_grad()

@@ -180,12 +180,15 @@ def cut_texts_are_counted(adapter: Any, samples: Samples) -> str:
 
 
 def similarity(adapter: Any, samples: Samples) -> str:
-    """Describe a `similarity` that is not [N, M], or a pair whose number depends on the batch."""
+    """Describe a `similarity` that is not [N, M], changes its vectors or depends on the batch."""
     images = adapter.encode_images(batch_of(adapter, samples))
     texts = adapter.encode_texts(samples.texts[:2])
-    table = adapter.similarity(images, texts)
+    copies = images.clone(), texts.clone()
+    table = adapter.similarity(*copies)
     if table.shape != (3, 2) or not table.isfinite().all():
         return f"3 images and 2 texts give {tuple(table.shape)}, {table.isfinite().sum()} finite"
+    if not (torch.equal(copies[0], images) and torch.equal(copies[1], texts)):
+        return "it changes the vectors that it is given; copy them first"
     single = adapter.similarity(images[2:], texts[1:])
     apart = (single - table[2:, 1:]).abs().max().item()
     is_other = apart > tolerance(samples.dtype) * table.abs().max()

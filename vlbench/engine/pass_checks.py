@@ -141,18 +141,18 @@ def require_pairwise(model: Any, images: Tensor, texts: Tensor, dtype: torch.dty
     It is also raised if `similarity` changes its vectors, or its result for [N, D] images and
     [M, D] texts is not [N, M].
     """
+    where = f"{defined_at(model.similarity)}: {type(model).__name__}.similarity"
     sides = images, texts
     copies = [side.clone() for side in sides]
     table = model.similarity(*copies)
-    if (shape := [*table.shape]) != (wanted := [*map(len, sides)]):
-        where = f"{defined_at(model.similarity)}: {type(model).__name__}.similarity"
-        raise SpecError(f"{where} gave {shape} for {wanted[0]} images and {wanted[1]} texts")
+    if table.shape != (len(images), len(texts)):
+        gave = f"gave {[*table.shape]} for {len(images)} images and {len(texts)} texts"
+        raise SpecError(f"{where} {gave}")
     single = model.similarity(*(side[-1:].clone() for side in sides))
     apart = float((single - table[-1:, -1:]).abs().max())
     # Cosines of orthogonal vectors are all rounding.
     largest = max(float(table.abs().max()), 1e-2)
     if apart > tolerance(dtype) * largest or not all(map(torch.equal, copies, sides)):
-        where = f"{defined_at(model.similarity)}: {type(model).__name__}.similarity"
         why = "must depend only on the two vectors of a pair, and change none"
         raise SpecError(f"{where} {why}; a pair by itself differs by {apart:.3g}")
 

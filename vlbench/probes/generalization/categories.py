@@ -65,8 +65,7 @@ def in_parts(
     sums = {name: count for name, count in counts.items() if name != "n"}
     joined = join_outcomes(outcomes, "categories")
     # Tables name the part first, as tasks do.
-    ats = [{"categories": score.at["categories"], **score.at} for score in joined.scores]
-    scores = [replace(score, at=at) for score, at in zip(joined.scores, ats, strict=True)]
+    scores = [replace(s, at={"categories": s.at["categories"], **s.at}) for s in joined.scores]
     return replace(joined, scores=scores, counts=sums)
 
 
